@@ -1,0 +1,100 @@
+// Package weights reads models: Hugging Face directories, Pagelight bundles, and the synthetic full-size model. All of
+// them are a Source: a configuration, named tensors that can be read in pieces, and the tokenizer's files.
+//
+// It knows no device and no tokenizer.
+package weights
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/quant"
+)
+
+// ErrNoTensor says that a model has no tensor of that name.
+var ErrNoTensor = errors.New("no such tensor")
+
+// Config is what a model's config.json and generation_config.json say, checked for sense.
+type Config struct {
+	Architecture string `json:"architecture"` // "ernie4_5"
+	Name         string `json:"name"`         // what to call the model when nobody says: the folder's name, "builtin", ...
+
+	HiddenSize       int     `json:"hidden_size"`
+	IntermediateSize int     `json:"intermediate_size"`
+	NumLayers        int     `json:"num_hidden_layers"`
+	NumHeads         int     `json:"num_attention_heads"`
+	NumKVHeads       int     `json:"num_key_value_heads"`
+	HeadDim          int     `json:"head_dim"`
+	VocabSize        int     `json:"vocab_size"`
+	MaxPositions     int     `json:"max_position_embeddings"`
+	RMSNormEps       float64 `json:"rms_norm_eps"`
+	RopeTheta        float64 `json:"rope_theta"`
+	UseBias          bool    `json:"use_bias"`
+	TieEmbeddings    bool    `json:"tie_word_embeddings"`
+
+	EOS []int32 `json:"eos"` // every id that ends an answer, from both files
+	BOS int32   `json:"bos"` // -1 when there is none
+
+	// Sampling are the defaults of generation_config.json; nil where it says nothing.
+	Sampling Sampling `json:"sampling"`
+}
+
+// Sampling holds sampling defaults that a checkpoint may state.
+type Sampling struct {
+	DoSample          *bool    `json:"do_sample,omitempty"`
+	Temperature       *float64 `json:"temperature,omitempty"`
+	TopP              *float64 `json:"top_p,omitempty"`
+	TopK              *int     `json:"top_k,omitempty"`
+	MinP              *float64 `json:"min_p,omitempty"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
+	MaxNewTokens      *int     `json:"max_new_tokens,omitempty"`
+}
+
+// Info describes a tensor: a matrix [Rows, K], or a vector with Rows 1.
+type Info struct {
+	Rows, K int
+	Format  quant.Format // as stored
+}
+
+// Segment is bytes in memory or a range of a blob.
+type Segment struct {
+	Bytes []byte // when Blob is nil
+
+	Blob         gpu.Blob
+	Offset, Size int64
+}
+
+// Len is the number of bytes.
+func (s Segment) Len() int64 {
+	if s.Blob != nil {
+		return s.Size
+	}
+	return int64(len(s.Bytes))
+}
+
+// Rows is a run of rows of a matrix in the layout of quant.Format: values or codes, and the scales where the format has
+// them.
+type Rows struct {
+	Data, Scales Segment
+}
+
+// Source is a model that can be loaded. Tensors have their Hugging Face names (model.layers.0.self_attn.q_proj.weight);
+// a source made from another naming translates. Methods are safe for use by one goroutine at a time.
+type Source interface {
+	Config() *Config
+	// Has says whether the tensor exists.
+	Has(name string) bool
+	// Info describes a tensor; the error wraps ErrNoTensor and names the file when it is missing.
+	Info(name string) (Info, error)
+	// Rows reads the rows lo to hi-1. The result is valid until the next call. An error names the file and the tensor.
+	Rows(ctx context.Context, name string, lo, hi int) (Rows, error)
+	// Vector reads a one-dimensional tensor (norm weight, bias) as f32.
+	Vector(ctx context.Context, name string) ([]float32, error)
+	// File reads one of the small files beside the weights: tokenizer.model, tokenizer_config.json,
+	// chat_template.jinja, added_tokens.json, special_tokens_map.json, MODEL_CARD.md. A missing one gives nil, nil.
+	File(ctx context.Context, name string) ([]byte, error)
+	// Bytes is the size of all weights as they will lie on the device, for planning and for progress.
+	Bytes() int64
+	Close() error
+}
