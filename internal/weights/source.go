@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
 )
 
@@ -57,11 +56,18 @@ type Info struct {
 	Format  quant.Format // as stored
 }
 
+// Blob is a run of bytes that may live outside the Go heap: a mapped file, or an ArrayBuffer in the browser, which the
+// browser's device can upload without copying it through Go.
+type Blob interface {
+	Size() int64
+	ReadAt(p []byte, off int64) (int, error)
+}
+
 // Segment is bytes in memory or a range of a blob.
 type Segment struct {
 	Bytes []byte // when Blob is nil
 
-	Blob         gpu.Blob
+	Blob         Blob
 	Offset, Size int64
 }
 
