@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrClosed says that the engine was closed.
+var ErrClosed = errors.New("engine is closed")
+
+// ContextLengthError says that a prompt (and the tokens asked for) do not fit.
+type ContextLengthError struct {
+	PromptTokens int // tokens of the prompt
+	MaxTokens    int // new tokens that were asked for; 0 when none were
+	MaxModelLen  int // tokens that fit
+}
+
+func (e *ContextLengthError) Error() string {
+	if e.MaxTokens > 0 {
+		return fmt.Sprintf("this model's maximum context length is %d tokens, but %d were requested (%d in the prompt, %d for the answer)",
+			e.MaxModelLen, e.PromptTokens+e.MaxTokens, e.PromptTokens, e.MaxTokens)
+	}
+	return fmt.Sprintf("this model's maximum context length is %d tokens, but the prompt has %d", e.MaxModelLen, e.PromptTokens)
+}
+
+// ParamError says which field of a request has a value that cannot be used.
+type ParamError struct {
+	Field  string // in the wire's spelling: "temperature"
+	Reason string
+}
+
+func (e *ParamError) Error() string { return e.Field + ": " + e.Reason }
+
+// MemoryError says that the device does not grant the memory that a model needs.
+type MemoryError struct {
+	What       string // "weights", "KV cache"
+	Need, Have int64  // bytes; Have is 0 when the device does not say
+	Err        error  // what the device said
+}
+
+func (e *MemoryError) Error() string {
+	if e.Have > 0 {
+		return fmt.Sprintf("not enough memory for the %s: needs %d bytes, %d are available", e.What, e.Need, e.Have)
+	}
+	return fmt.Sprintf("not enough memory for the %s: needs %d bytes", e.What, e.Need)
+}
+
+func (e *MemoryError) Unwrap() error { return e.Err }
