@@ -1,0 +1,192 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/pagelight/pagelight/internal/quant"
+)
+
+// Scratch is working memory of one goroutine. It grows to what is needed and is then used again, so that a step
+// allocates nothing.
+type Scratch struct {
+	weights [][4]float64 // decoded weights of four rows, side by side
+	sums    [][4]float64 // of four rows, for each m
+	q, k, v []float64    // of paged attention
+	acc     []float64
+	max     []float64
+	total   []float64
+}
+
+// grow returns s with n elements, whose values are arbitrary.
+func grow[T any](s *[]T, n int) []T {
+	if cap(*s) < n {
+		*s = make([]T, n)
+	}
+	*s = (*s)[:n]
+	return *s
+}
+
+// Widen converts the rows lo..hi-1 of X for MatmulFast: x is [M, K] without gaps.
+func (a *MatmulArgs) Widen(x []float64, lo, hi int) {
+	k := a.W.K
+	for m := lo; m < hi; m++ {
+		dst := x[m*k : (m+1)*k]
+		for i, v := range a.X[m*a.XStride:][:k] {
+			dst[i] = float64(v)
+		}
+	}
+}
+
+// tileK is how much of a row is decoded at a time, so that decoded weights stay in the first-level cache: 8 KiB for four
+// rows. It is a multiple of every group.
+const tileK = 256
+
+// MatmulFast computes what Matmul does, with the same order of every sum, from x as Widen made it. It decodes four rows
+// of W at a time, once for all M, which also gives the processor independent sums to work on.
+func MatmulFast(a *MatmulArgs, x []float64, s *Scratch, lo, hi int) {
+	k := a.W.K
+	sums := grow(&s.sums, a.M)
+	for j := lo; j < hi; j += 4 {
+		clear(sums)
+		for from := 0; from < k; from += tileK {
+			n := min(tileK, k-from)
+			w := grow(&s.weights, n)
+			decodeQuad(&a.W, j, hi-1, from, w)
+			m := 0
+			for ; m+2 <= a.M; m += 2 {
+				x0, x1 := x[m*k+from:][:n], x[(m+1)*k+from:][:n]
+				dotQuad2(w, x0, x1, &sums[m], &sums[m+1])
+			}
+			if m < a.M {
+				dotQuad(w, x[m*k+from:][:n], &sums[m])
+			}
+		}
+		for r := range min(4, hi-j) {
+			for m := range a.M {
+				a.store(m, j+r, sums[m][r])
+			}
+		}
+	}
+}
+
+// dotQuad adds to sum the products of x with four rows of weights.
+func dotQuad(w [][4]float64, x []float64, sum *[4]float64) {
+	w = w[:len(x)]
+	s0, s1, s2, s3 := sum[0], sum[1], sum[2], sum[3]
+	for i, x := range x {
+		w := &w[i]
+		s0 += w[0] * x
+		s1 += w[1] * x
+		s2 += w[2] * x
+		s3 += w[3] * x
+	}
+	sum[0], sum[1], sum[2], sum[3] = s0, s1, s2, s3
+}
+
+// dotQuad2 is dotQuad for two rows of x at once: each weight is loaded once for both.
+func dotQuad2(w [][4]float64, x, y []float64, sumX, sumY *[4]float64) {
+	w, y = w[:len(x)], y[:len(x)]
+	s0, s1, s2, s3 := sumX[0], sumX[1], sumX[2], sumX[3]
+	t0, t1, t2, t3 := sumY[0], sumY[1], sumY[2], sumY[3]
+	for i, x := range x {
+		y, w := y[i], &w[i]
+		w0, w1, w2, w3 := w[0], w[1], w[2], w[3]
+		s0 += w0 * x
+		t0 += w0 * y
+		s1 += w1 * x
+		t1 += w1 * y
+		s2 += w2 * x
+		t2 += w2 * y
+		s3 += w3 * x
+		t3 += w3 * y
+	}
+	sumX[0], sumX[1], sumX[2], sumX[3] = s0, s1, s2, s3
+	sumY[0], sumY[1], sumY[2], sumY[3] = t0, t1, t2, t3
+}
+
+// decodeQuad decodes the elements from, from+1, ... of the rows j to j+3 into dst, side by side. Rows after last are read
+// as last: the caller drops their results.
+func decodeQuad(w *Matrix, j, last, from int, dst [][4]float64) {
+	var data, scales [4][]uint32
+	words := w.Format.RowWords(len(dst))
+	for r := range 4 {
+		d, s := w.row(min(j+r, last))
+		data[r] = d[from/w.Format.PerWord():][:words]
+		if group := w.Format.Group; group > 0 {
+			scales[r] = s[from/group:]
+		}
+	}
+	a, b, c, d := data[0], data[1][:words], data[2][:words], data[3][:words]
+	switch w.Format.Kind {
+	case quant.F32:
+		for i := range a {
+			dst[i] = [4]float64{widen(a[i]), widen(b[i]), widen(c[i]), widen(d[i])}
+		}
+	case quant.F16:
+		for i, a := range a {
+			a, b, c, d := a, b[i], c[i], d[i]
+			out := dst[2*i : 2*i+2]
+			out[0] = [4]float64{widenF16(a), widenF16(b), widenF16(c), widenF16(d)}
+			out[1] = [4]float64{widenF16(a >> 16), widenF16(b >> 16), widenF16(c >> 16), widenF16(d >> 16)}
+		}
+	case quant.BF16:
+		for i, a := range a {
+			a, b, c, d := a, b[i], c[i], d[i]
+			out := dst[2*i : 2*i+2]
+			out[0] = [4]float64{widen(a << 16), widen(b << 16), widen(c << 16), widen(d << 16)}
+			const high = 0xFFFF0000
+			out[1] = [4]float64{widen(a & high), widen(b & high), widen(c & high), widen(d & high)}
+		}
+	case quant.Q8:
+		for r := range 4 {
+			decodeQ8(data[r], scales[r], w.Format.Group, dst, r)
+		}
+	case quant.Q4:
+		for g, n := 0, w.Format.Group; g*n < len(dst); g++ {
+			at := g * n / 8
+			decodeQ4(dst[g*n:(g+1)*n], a[at:], b[at:], c[at:], d[at:], scales[0][g], scales[1][g], scales[2][g], scales[3][g])
+		}
+	}
+}
+
+// decodeQ8 decodes one row into column r of dst.
+func decodeQ8(data, scales []uint32, group int, dst [][4]float64, r int) {
+	r &= 3
+	for g := 0; g*group < len(dst); g++ {
+		scale, zero := quant.UnpackScale(scales[g])
+		for i, word := range data[g*group/4 : (g+1)*group/4] {
+			out := dst[g*group+4*i:][:4]
+			out[0][r] = float64((float32(int32(word&255)) - zero) * scale)
+			out[1][r] = float64((float32(int32(word>>8&255)) - zero) * scale)
+			out[2][r] = float64((float32(int32(word>>16&255)) - zero) * scale)
+			out[3][r] = float64((float32(int32(word>>24)) - zero) * scale)
+		}
+	}
+}
+
+// decodeQ4 decodes one group of four rows by tables of what the 16 codes stand for.
+func decodeQ4(dst [][4]float64, a, b, c, d []uint32, scaleA, scaleB, scaleC, scaleD uint32) {
+	var tables [16][4]float64
+	for r, word := range [4]uint32{scaleA, scaleB, scaleC, scaleD} {
+		scale, zero := quant.UnpackScale(word)
+		for code := range tables {
+			tables[code][r] = float64((float32(code) - zero) * scale)
+		}
+	}
+	n := len(dst) / 8
+	a, b, c, d = a[:n], b[:n], c[:n], d[:n]
+	for i, a := range a {
+		b, c, d := b[i], c[i], d[i]
+		out := dst[8*i : 8*i+8]
+		for j := range out {
+			out[j] = [4]float64{tables[a&15][0], tables[b&15][1], tables[c&15][2], tables[d&15][3]}
+			a, b, c, d = a>>4, b>>4, c>>4, d>>4
+		}
+	}
+}
+
+// widen converts the bits of an f32.
+func widen(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
+
+// widenF16 converts the low half of a word.
+func widenF16(word uint32) float64 { return float64(quant.F16ToF32(uint16(word))) }
