@@ -1,0 +1,135 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+)
+
+// Shape is a tensor that a model needs: a matrix [Rows, K], or a vector of K.
+type Shape struct {
+	Name    string
+	Rows, K int
+	Vector  bool
+}
+
+// String is the shape as checkpoints write it.
+func (s Shape) String() string {
+	if s.Vector {
+		return fmt.Sprintf("[%d]", s.K)
+	}
+	return fmt.Sprintf("[%d %d]", s.Rows, s.K)
+}
+
+// Tensors lists every tensor that a dense ERNIE-4.5 model has, in the order in which a model is loaded: embedding, layers,
+// last norm, LM head when it has its own.
+func Tensors(c *Config) []Shape {
+	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	var out []Shape
+	vector := func(name string, n int) { out = append(out, Shape{Name: name, Rows: 1, K: n, Vector: true}) }
+	linear := func(name string, rows, k int) {
+		out = append(out, Shape{Name: name + ".weight", Rows: rows, K: k})
+		if c.UseBias {
+			vector(name+".bias", rows)
+		}
+	}
+	out = append(out, Shape{Name: "model.embed_tokens.weight", Rows: c.VocabSize, K: c.HiddenSize})
+	for l := range c.NumLayers {
+		p := "model.layers." + strconv.Itoa(l) + "."
+		vector(p+"input_layernorm.weight", c.HiddenSize)
+		linear(p+"self_attn.q_proj", q, c.HiddenSize)
+		linear(p+"self_attn.k_proj", kv, c.HiddenSize)
+		linear(p+"self_attn.v_proj", kv, c.HiddenSize)
+		linear(p+"self_attn.o_proj", c.HiddenSize, q)
+		vector(p+"post_attention_layernorm.weight", c.HiddenSize)
+		linear(p+"mlp.gate_proj", c.IntermediateSize, c.HiddenSize)
+		linear(p+"mlp.up_proj", c.IntermediateSize, c.HiddenSize)
+		linear(p+"mlp.down_proj", c.HiddenSize, c.IntermediateSize)
+	}
+	vector("model.norm.weight", c.HiddenSize)
+	if !c.TieEmbeddings {
+		out = append(out, Shape{Name: "lm_head.weight", Rows: c.VocabSize, K: c.HiddenSize})
+	}
+	return out
+}
+
+// maxReported is how many faulty tensors an error lists.
+const maxReported = 4
+
+// Check says whether every tensor that the configuration asks for exists with the right shape and in a format that can be
+// read. All loaders call it when they open a model, so that a faulty one is refused before anything is downloaded or
+// uploaded. The error names the first few faulty tensors and counts the others.
+func Check(src Source) error {
+	var errs []error
+	for _, want := range Tensors(src.Config()) {
+		if err := checkTensor(src, want); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if more := len(errs) - maxReported; more > 0 {
+		errs = append(errs[:maxReported], fmt.Errorf("weights: and %d tensors more", more))
+	}
+	return errors.Join(errs...)
+}
+
+func checkTensor(src Source, want Shape) error {
+	info, err := src.Info(want.Name)
+	if errors.Is(err, ErrNoTensor) {
+		return fmt.Errorf("%w, expected with shape %s", err, want)
+	}
+	if err != nil {
+		return err
+	}
+	if info.Rows == want.Rows && info.K == want.K {
+		return nil
+	}
+	where := ""
+	if l, ok := src.(interface{ where(name string) string }); ok {
+		where = l.where(want.Name) + ": "
+	}
+	found := Shape{Rows: info.Rows, K: info.K, Vector: info.Rows == 1 && want.Vector}
+	return fmt.Errorf("weights: %stensor %q has shape %s, the configuration asks for %s", where, want.Name, found, want)
+}
+
+// runner is a source whose tensors lie in runs of rows that can be had without copying.
+type runner interface {
+	// runEnd is the row after the last one of the run that row lo is in.
+	runEnd(name string, lo int) int
+}
+
+// Pieces cuts a tensor into runs of rows to read one after the other: at most maxBytes of data each, at least one row, and
+// never across the end of a shard, so that no piece has to be put together in memory.
+func Pieces(src Source, name string, info Info, maxBytes int64) iter.Seq2[int, int] {
+	return func(yield func(lo, hi int) bool) {
+		step := int(max(1, min(int64(info.Rows), maxBytes/int64(max(1, info.Format.RowBytes(info.K))))))
+		r, _ := src.(runner)
+		for lo, hi := 0, 0; lo < info.Rows; lo = hi {
+			hi = min(lo+step, info.Rows)
+			if r != nil {
+				hi = min(hi, r.runEnd(name, lo))
+			}
+			if !yield(lo, hi) {
+				return
+			}
+		}
+	}
+}
+
+// Load gives the segment's bytes: as they are when they lie in memory, else read into buf, which grows as needed.
+func (s Segment) Load(buf []byte) ([]byte, error) {
+	if s.Blob == nil {
+		return s.Bytes, nil
+	}
+	if s.Size < 0 || s.Offset < 0 || s.Size > s.Blob.Size()-s.Offset {
+		return nil, fmt.Errorf("weights: bytes %d to %d of a blob of %d", s.Offset, s.Offset+s.Size, s.Blob.Size())
+	}
+	if int64(cap(buf)) < s.Size {
+		buf = make([]byte, s.Size)
+	}
+	buf = buf[:s.Size]
+	if n, err := s.Blob.ReadAt(buf, s.Offset); n < len(buf) {
+		return nil, fmt.Errorf("weights: read %d of %d bytes: %w", n, len(buf), err)
+	}
+	return buf, nil
+}
