@@ -32,6 +32,9 @@ type Config struct {
 	UseBias          bool    `json:"use_bias"`
 	TieEmbeddings    bool    `json:"tie_word_embeddings"`
 
+	// SyntheticTokenizer says that there is no tokenizer.model: id n is the piece " n" and the text means nothing.
+	SyntheticTokenizer bool `json:"synthetic_tokenizer,omitempty"`
+
 	EOS []int32 `json:"eos"` // every id that ends an answer, from both files
 	BOS int32   `json:"bos"` // -1 when there is none
 
