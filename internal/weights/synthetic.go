@@ -39,7 +39,7 @@ const SyntheticPrefix = "synthetic:"
 var syntheticModels = map[string]Config{
 	"ernie-4.5-0.3b": {
 		Architecture: architecture, Name: SyntheticPrefix + "ernie-4.5-0.3b",
-		HiddenSize: 1024, IntermediateSize: 3072, NumLayers: 18, NumHeads: 16, NumKVHeads: 2, HeadDim: 128,
+		HiddenSize: 1024, IntermediateSize: 3072, NumLayers: 18, NumHeads: 16, NumKVHeads: 2, HeadDim: 128, SyntheticTokenizer: true,
 		VocabSize: 103424, MaxPositions: 131072, RMSNormEps: 1e-5, RopeTheta: 500000, TieEmbeddings: true,
 		EOS: []int32{2}, BOS: 1,
 	},
@@ -185,9 +185,18 @@ func (s *synthetic) Vector(_ context.Context, name string) ([]float32, error) {
 	return t.norm(), nil
 }
 
-func (s *synthetic) File(context.Context, string) ([]byte, error) { return nil, nil }
-func (s *synthetic) Bytes() int64                                 { return deviceBytes(s) }
-func (s *synthetic) Close() error                                 { return nil }
+// syntheticTemplate makes chatting possible: the conversation is the text of its messages.
+const syntheticTemplate = `{% for message in messages %}{{ message["content"] }}{% endfor %}`
+
+func (s *synthetic) File(_ context.Context, name string) ([]byte, error) {
+	if name == "chat_template.jinja" {
+		return []byte(syntheticTemplate), nil
+	}
+	return nil, nil
+}
+
+func (s *synthetic) Bytes() int64 { return deviceBytes(s) }
+func (s *synthetic) Close() error { return nil }
 
 // norm is the values of a vector.
 func (t Shape) norm() []float32 {
