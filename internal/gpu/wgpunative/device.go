@@ -1,0 +1,256 @@
+//go:build cgo && !js
+
+package wgpunative
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cogentcore/webgpu/wgpu"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+)
+
+// A device implements gpu.Device. mu is held through every call into the library, also while waiting: the library's
+// error scopes are one stack per device.
+type device struct {
+	info   gpu.Info
+	limits gpu.Limits
+	// spin is how long a wait polls without a pause. On a software adapter the processor has the work to do, so none.
+	spin time.Duration
+
+	mu       sync.Mutex
+	instance *wgpu.Instance
+	adapter  *wgpu.Adapter
+	raw      C.WGPUDevice
+	queue    C.WGPUQueue
+	cerr     *C.pl_error // reused by every call, in C memory: &e of a Go variable would be an allocation each time
+	layouts  map[string]*layout
+	made     map[freer]struct{} // what Close has to free
+	staged   int64              // bytes written since the last submit: the library holds a copy of them
+	deaths   uint64             // buffers released so far; programs compare it to know whether to look again
+	batch    []C.pl_program     // reused by Submit
+
+	lost     chan struct{}
+	lostOnce sync.Once
+	err      atomic.Pointer[error]
+}
+
+// A freer is a native object that the device made.
+type freer interface{ free() }
+
+// newDevice opens the adapter of c. On success the device owns instance and adapter.
+func newDevice(instance *wgpu.Instance, c candidate, opts Options) (*device, error) {
+	want := wgpu.DefaultLimits() // "undefined" everywhere, which the library takes for WebGPU's defaults
+	if !opts.DefaultLimits {
+		// All of the adapter's own: a field left 0 would ask for 0.
+		want = c.adapter.GetLimits().Limits
+	}
+	want.MaxPushConstantSize = 0 // GetLimits leaves garbage there
+	desc := &wgpu.DeviceDescriptor{Label: opts.Label, RequiredLimits: &wgpu.RequiredLimits{Limits: want}}
+	wrapper, err := c.adapter.RequestDevice(desc)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", c.info.Name, gpu.ErrNoAdapter, err)
+	}
+	limits := gpu.DefaultLimits
+	if !opts.DefaultLimits {
+		limits = convertLimits(want)
+	}
+	d := &device{
+		info: c.info, limits: limits, spin: time.Millisecond,
+		instance: instance, adapter: c.adapter,
+		raw:     *(*C.WGPUDevice)(unsafe.Pointer(wrapper)),
+		cerr:    (*C.pl_error)(C.calloc(1, C.sizeof_pl_error)),
+		layouts: map[string]*layout{},
+		made:    map[freer]struct{}{},
+		lost:    make(chan struct{}),
+	}
+	if c.info.Kind == gpu.KindSoftware {
+		d.spin = 0
+	}
+	d.queue = C.wgpuDeviceGetQueue(d.raw)
+	return d, nil
+}
+
+// convertLimits takes the limits that matter, rounded so that every buffer within them has a size that is a multiple of 4.
+func convertLimits(l wgpu.Limits) gpu.Limits {
+	bytes := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) &^ 3 }
+	count := func(n uint32) int { return int(min(n, math.MaxInt32)) }
+	return gpu.Limits{
+		MaxBufferSize:       bytes(l.MaxBufferSize),
+		MaxStorageBinding:   bytes(l.MaxStorageBufferBindingSize),
+		MaxStorageBuffers:   count(l.MaxStorageBuffersPerShaderStage),
+		MaxWorkgroupMemory:  count(l.MaxComputeWorkgroupStorageSize),
+		MaxInvocations:      count(l.MaxComputeInvocationsPerWorkgroup),
+		MaxWorkgroupsPerDim: count(l.MaxComputeWorkgroupsPerDimension),
+		OffsetAlignment:     count(max(l.MinStorageBufferOffsetAlignment, l.MinUniformBufferOffsetAlignment)),
+		MaxUniformBinding:   bytes(l.MaxUniformBufferBindingSize),
+	}
+}
+
+// Info implements gpu.Device.
+func (d *device) Info() gpu.Info { return d.info }
+
+// Limits implements gpu.Device.
+func (d *device) Limits() gpu.Limits { return d.limits }
+
+// Lost implements gpu.Device.
+func (d *device) Lost() <-chan struct{} { return d.lost }
+
+// Err implements gpu.Device.
+func (d *device) Err() error {
+	if err := d.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (d *device) lose(err error) {
+	d.lostOnce.Do(func() {
+		d.err.Store(&err)
+		close(d.lost)
+	})
+}
+
+// lock takes the device for a call. On an error, which wraps gpu.ErrDeviceLost, it is not taken.
+func (d *device) lock() error {
+	d.mu.Lock()
+	if err := d.Err(); err != nil {
+		d.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// failed turns what the last call left in d.cerr into an error, and makes d.cerr ready for the next call.
+func (d *device) failed(doing string) error {
+	if d.cerr._type == C.WGPUErrorType_NoError {
+		return nil
+	}
+	err := takeError(d.cerr)
+	if errors.Is(err, gpu.ErrDeviceLost) {
+		d.lose(fmt.Errorf("%s: %s: %w", d.info.Name, doing, err))
+		return d.Err()
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// takeError makes a Go error of e and clears e.
+func takeError(e *C.pl_error) error {
+	kind, message := e._type, ""
+	if e.message != nil {
+		message = strings.TrimSpace(C.GoString(e.message))
+		C.free(unsafe.Pointer(e.message))
+	}
+	*e = C.pl_error{}
+	switch kind {
+	case C.WGPUErrorType_NoError:
+		return nil
+	case C.PL_ERROR_ABORT:
+		return fmt.Errorf("%w: the WebGPU library gave up; what it said is on standard error", gpu.ErrDeviceLost)
+	case C.WGPUErrorType_DeviceLost:
+		return fmt.Errorf("%w: %s", gpu.ErrDeviceLost, message)
+	case C.WGPUErrorType_OutOfMemory:
+		return fmt.Errorf("%w: %s", gpu.ErrOutOfMemory, message)
+	case C.WGPUErrorType_Validation:
+		return fmt.Errorf("%w: %s", gpu.ErrInvalid, message)
+	}
+	return fmt.Errorf("the WebGPU library failed: %s", message)
+}
+
+// Wait implements gpu.Device.
+func (d *device) Wait(ctx context.Context) error {
+	if err := d.lock(); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	if err := d.flush(); err != nil {
+		return err
+	}
+	return d.await(ctx, nil)
+}
+
+// flush hands bytes that WriteBuffer left with the library to the GPU, so that what follows waits for them too.
+func (d *device) flush() error {
+	if d.staged == 0 {
+		return nil
+	}
+	d.staged = 0
+	C.pl_submit(d.raw, d.queue, nil, 0, d.cerr)
+	return d.failed("flush writes")
+}
+
+// await returns when everything submitted, and m if not nil, is done, or with ctx.Err() when ctx ends first.
+func (d *device) await(ctx context.Context, m *C.pl_map) error {
+	slice := 100 * time.Millisecond // how long one call into C may take
+	if ctx.Done() != nil {
+		slice = 2 * time.Millisecond
+	}
+	start := time.Now()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		waited := time.Since(start)
+		done := C.pl_poll(d.raw, m, C.int64_t(d.spin), C.int64_t(slice), C.int64_t(waited), d.cerr)
+		if err := d.failed("wait for the GPU"); err != nil {
+			return err
+		}
+		if done != 0 {
+			return nil
+		}
+	}
+}
+
+// keep notes that o must be freed by Close.
+func (d *device) keep(o freer) { d.made[o] = struct{}{} }
+
+// drop frees o now, unless the device is gone (then there is nothing left that could be freed).
+func (d *device) drop(o freer) {
+	if _, ok := d.made[o]; !ok {
+		return
+	}
+	delete(d.made, o)
+	o.free()
+}
+
+// Close implements gpu.Device. It waits for submitted work: the library gives up waiting after 5 s and would free memory
+// that the GPU still uses.
+func (d *device) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.Err() == nil {
+		// A failure leaves the device lost, which is looked at next.
+		_ = d.await(context.Background(), nil)
+	}
+	if d.Err() != nil {
+		// Closed before, or lost: then native objects must not be touched, not even to free them.
+		return
+	}
+	for o := range d.made {
+		o.free()
+	}
+	clear(d.made)
+	for _, l := range d.layouts {
+		C.pl_release_pipeline_layout(l.pipeline, d.cerr)
+		C.pl_release_bind_group_layout(l.group, d.cerr)
+	}
+	clear(d.layouts)
+	C.pl_release_device(d.raw, d.queue, d.cerr)
+	d.adapter.Release()
+	d.instance.Release()
+	C.free(unsafe.Pointer(d.cerr.message))
+	C.free(unsafe.Pointer(d.cerr))
+	d.lose(fmt.Errorf("%s: %w: closed", d.info.Name, gpu.ErrDeviceLost))
+}

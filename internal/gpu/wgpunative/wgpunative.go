@@ -1,0 +1,222 @@
+//go:build cgo && !js
+
+// Package wgpunative is the native driver of the device seam: WebGPU by wgpu-native, which github.com/cogentcore/webgpu
+// links statically (wgpu 0.19.4 on most platforms), over Vulkan, Metal or Direct3D 12. It owns everything that must be
+// known about that library, and nothing above it knows that the library exists.
+//
+// The library has faults that decide the shape of this package:
+//
+//   - A blocking wait takes work for done after 5 s and then shows memory that is not written yet. So there are only polls
+//     that do not block (await, pl_poll).
+//   - It keeps the pointers given to a mapping until later, and cogentcore/webgpu gives it pointers to the Go heap. So
+//     mapping goes through C code of our own with its state in C memory.
+//   - It ends the process when a submit is invalid. So programs are checked in Go before they reach it, objects know
+//     whether they are still alive, and what is left (a lost device) is caught by the guard in shim.c.
+//   - Errors outside an error scope panic, and scopes are a stack per device. So every call is inside scopes and inside
+//     the device's mutex.
+//   - A cgo call costs 50 ns and an error scope more. So a program is a C array that one call replays.
+package wgpunative
+
+// #include "shim.h"
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/cogentcore/webgpu/wgpu"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+)
+
+// backends leaves GL out: it cannot run the kernels, and looking for it loads a display stack.
+const backends = wgpu.InstanceBackendVulkan | wgpu.InstanceBackendMetal | wgpu.InstanceBackendDX12
+
+// Options chooses a device.
+type Options struct {
+	// Prefer is the kind of adapter to open, and no other: gpu.KindHardware or gpu.KindSoftware. Empty takes hardware, and
+	// software where there is none.
+	Prefer gpu.Kind
+	// Adapter, if not empty, is a part of the name or the vendor of the adapter, in any case ("h200", "llvmpipe").
+	Adapter string
+	// DefaultLimits asks for the limits that WebGPU guarantees everywhere instead of all that the adapter has.
+	DefaultLimits bool
+	// Label names the device in debuggers.
+	Label string
+}
+
+// Adapters lists what Open can open, best first.
+func Adapters() ([]gpu.Info, error) {
+	instance, err := newInstance()
+	if err != nil {
+		return nil, err
+	}
+	defer instance.Release()
+	found := enumerate(instance)
+	infos := make([]gpu.Info, len(found))
+	for i, f := range found {
+		infos[i] = f.info
+		f.adapter.Release()
+	}
+	return infos, nil
+}
+
+// Open opens the best adapter that opts allows. The error wraps gpu.ErrNoAdapter when there is none.
+func Open(ctx context.Context, opts Options) (gpu.Device, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	instance, err := newInstance()
+	if err != nil {
+		return nil, err
+	}
+	found := enumerate(instance)
+	i := slices.IndexFunc(found, func(f candidate) bool { return f.suits(opts) })
+	if i < 0 {
+		names := make([]string, len(found))
+		for j, f := range found {
+			names[j] = fmt.Sprintf("%s (%s)", f.info.Name, f.info.Kind)
+			f.adapter.Release()
+		}
+		instance.Release()
+		return nil, fmt.Errorf("%w that suits kind %q and name %q; found: [%s]", gpu.ErrNoAdapter, opts.Prefer, opts.Adapter,
+			strings.Join(names, ", "))
+	}
+	for j, f := range found {
+		if j != i {
+			f.adapter.Release()
+		}
+	}
+	d, err := newDevice(instance, found[i], opts)
+	if err != nil {
+		found[i].adapter.Release()
+		instance.Release()
+		return nil, err
+	}
+	return d, nil
+}
+
+func newInstance() (*wgpu.Instance, error) {
+	wgpu.SetLogLevel(wgpu.LogLevelError) // warnings are about extensions for windows
+	C.pl_init()
+	raw := C.pl_create_instance(C.WGPUInstanceBackendFlags(backends))
+	if raw == nil {
+		return nil, fmt.Errorf("%w: no instance of Vulkan, Metal or Direct3D 12", gpu.ErrNoAdapter)
+	}
+	// The wrapper is a struct of this one handle; its own constructor is no use (see pl_create_instance).
+	return (*wgpu.Instance)(unsafe.Pointer(&raw)), nil
+}
+
+// These fail to compile when a wrapper is more than the one handle that this package takes it for.
+var (
+	_ [0]byte = [unsafe.Sizeof(wgpu.Instance{}) - unsafe.Sizeof(uintptr(0))]byte{}
+	_ [0]byte = [unsafe.Sizeof(wgpu.Device{}) - unsafe.Sizeof(uintptr(0))]byte{}
+)
+
+// A candidate is an adapter with what is known about it.
+type candidate struct {
+	adapter *wgpu.Adapter
+	info    gpu.Info
+	rank    int
+}
+
+func (c candidate) suits(opts Options) bool {
+	if opts.Prefer != "" && opts.Prefer != c.info.Kind {
+		return false
+	}
+	part := strings.ToLower(opts.Adapter)
+	return strings.Contains(strings.ToLower(c.info.Name), part) || strings.Contains(c.info.Vendor, part)
+}
+
+// enumerate lists the adapters of instance, best first. The caller releases them.
+func enumerate(instance *wgpu.Instance) []candidate {
+	var found []candidate
+	for _, a := range instance.EnumerateAdapters(&wgpu.InstanceEnumerateAdapterOptons{Backends: backends}) {
+		raw := a.GetInfo()
+		info := describe(raw)
+		rank := 1
+		switch {
+		case info.Kind == gpu.KindSoftware:
+			rank = 3
+		case raw.AdapterType == wgpu.AdapterTypeDiscreteGPU:
+			rank = 0
+		case raw.AdapterType == wgpu.AdapterTypeUnknown:
+			rank = 2
+		}
+		found = append(found, candidate{a, info, rank})
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return a.rank - b.rank })
+	return found
+}
+
+// describe puts the library's words about an adapter into ours.
+func describe(raw wgpu.AdapterInfo) gpu.Info {
+	info := gpu.Info{
+		Kind:    gpu.KindHardware,
+		Name:    adapterName(raw),
+		Vendor:  vendorName(raw.VendorId),
+		Backend: backendName(raw.BackendType),
+		Driver:  "wgpunative",
+	}
+	if raw.AdapterType == wgpu.AdapterTypeCPU || raw.VendorId == vendorMesa {
+		info.Kind = gpu.KindSoftware
+	}
+	info.BarrierFree = info.Kind == gpu.KindSoftware
+	return info
+}
+
+// adapterName finds the human name: wgpu 0.19 has the ids as text in the fields for names and the name in the last one.
+func adapterName(raw wgpu.AdapterInfo) string {
+	candidates := []string{raw.Name, raw.DriverDescription, raw.Architecture, raw.VendorName}
+	if strings.HasPrefix(raw.VendorName, "0x") {
+		candidates[0], candidates[1] = candidates[1], candidates[0]
+	}
+	for _, s := range candidates {
+		if s != "" && !strings.HasPrefix(s, "0x") {
+			return s
+		}
+	}
+	return fmt.Sprintf("adapter %04x:%04x", raw.VendorId, raw.DeviceId)
+}
+
+// vendorMesa is the id of Mesa's software drivers (llvmpipe), which Khronos gave out as they have no PCI id.
+const vendorMesa = 0x10005
+
+func vendorName(id uint32) string {
+	switch id {
+	case 0x10de:
+		return "nvidia"
+	case 0x1002, 0x1022:
+		return "amd"
+	case 0x8086:
+		return "intel"
+	case 0x106b:
+		return "apple"
+	case 0x13b5:
+		return "arm"
+	case 0x5143:
+		return "qualcomm"
+	case 0x1ae0:
+		return "google"
+	case 0x1414:
+		return "microsoft"
+	case vendorMesa:
+		return "mesa"
+	}
+	return fmt.Sprintf("0x%04x", id)
+}
+
+func backendName(b wgpu.BackendType) string {
+	switch b {
+	case wgpu.BackendTypeVulkan:
+		return "Vulkan"
+	case wgpu.BackendTypeMetal:
+		return "Metal"
+	case wgpu.BackendTypeD3D12:
+		return "Direct3D 12"
+	}
+	return b.String()
+}
