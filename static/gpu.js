@@ -1,0 +1,415 @@
+// The JavaScript half of internal/gpu/webgpujs. Go keeps numbers, this file keeps the WebGPU objects behind them, so that a
+// step of the engine costs one call across the border: submit(program) replays what was recorded.
+//
+// Loaded before engine.wasm, in a worker or a page. Defines globalThis.pagelightGPU = {open, probe, blobs}.
+//
+// Whatever takes time ends with notify(token, code, value, message): token is the caller's, code one of CODE below. A token
+// that was forgotten (forget, cancelRead) is never notified, and what it would have made is dropped.
+"use strict";
+(() => {
+  const CODE = { ok: 0, invalid: 1, memory: 2, lost: 3, noWebGPU: 4, insecure: 5, noAdapter: 6 };
+  const LOST_TOKEN = -1;
+
+  // The optional features that kernels or measurements can use; those that the adapter lacks are not asked for.
+  const FEATURES = ["shader-f16", "subgroups", "timestamp-query"];
+  // The limits that kernels use; the adapter's own values are asked for, since a device has the defaults otherwise.
+  const LIMITS = [
+    "maxBufferSize", "maxStorageBufferBindingSize", "maxUniformBufferBindingSize", "maxStorageBuffersPerShaderStage",
+    "maxBindingsPerBindGroup", "maxComputeWorkgroupStorageSize", "maxComputeInvocationsPerWorkgroup",
+    "maxComputeWorkgroupSizeX", "maxComputeWorkgroupSizeY", "maxComputeWorkgroupSizeZ",
+    "maxComputeWorkgroupsPerDimension", "minStorageBufferOffsetAlignment", "minUniformBufferOffsetAlignment",
+  ];
+  const BINDING = { u: "uniform", r: "read-only-storage", w: "storage" };
+  const READ = 1; // GPUMapMode.READ
+  const COMPUTE = 4; // GPUShaderStage.COMPUTE
+
+  class Table {
+    #items = [null];
+    #free = [];
+    put(item) {
+      const id = this.#free.pop() ?? this.#items.length;
+      this.#items[id] = item;
+      return id;
+    }
+    get(id) {
+      return this.#items[id] ?? null;
+    }
+    take(id) {
+      const item = this.get(id);
+      if (item !== null) {
+        this.#items[id] = null;
+        this.#free.push(id);
+      }
+      return item;
+    }
+    *values() {
+      for (const item of this.#items) if (item !== null) yield item;
+    }
+  }
+
+  // A reason with its code, for what goes wrong before there is a device.
+  class Refusal extends Error {
+    constructor(code, message) {
+      super(message);
+      this.code = code;
+    }
+  }
+
+  const text = (e) => (e && e.message ? e.message : String(e));
+  const isMemory = (e) =>
+    (typeof GPUOutOfMemoryError !== "undefined" && e instanceof GPUOutOfMemoryError) || e instanceof RangeError;
+  const codeOf = (e) => (isMemory(e) ? CODE.memory : CODE.invalid);
+
+  async function findAdapter() {
+    if (globalThis.isSecureContext === false) {
+      throw new Refusal(CODE.insecure, "WebGPU needs https or localhost, and this page came from " + globalThis.location?.origin);
+    }
+    if (!globalThis.navigator?.gpu) {
+      throw new Refusal(CODE.noWebGPU, "this browser has no WebGPU (navigator.gpu is missing)");
+    }
+    let adapter = null;
+    let why = "";
+    try {
+      adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+    } catch (e) {
+      why = ": " + text(e);
+    }
+    if (!adapter) {
+      throw new Refusal(CODE.noAdapter, "the browser has WebGPU but offers no adapter (GPU blocked, disabled or missing)" + why);
+    }
+    return adapter;
+  }
+
+  // describe gives plain data about an adapter; limits are those of the device when there is one.
+  function describe(adapter, device) {
+    const info = adapter.info ?? {};
+    const limits = {};
+    for (const name of LIMITS) limits[name] = (device ?? adapter).limits[name];
+    return {
+      vendor: info.vendor ?? "",
+      architecture: info.architecture ?? "",
+      device: info.device ?? "",
+      description: info.description ?? "",
+      fallback: Boolean(info.isFallbackAdapter ?? adapter.isFallbackAdapter),
+      features: FEATURES.filter((f) => (device ?? adapter).features.has(f)).join(","),
+      limits,
+    };
+  }
+
+  // probe describes the adapter without opening a device. The result's "facts" are set once notify said ok.
+  function probe(notify) {
+    const handle = { facts: null, cancel: () => (notify = () => {}) };
+    findAdapter().then(
+      (adapter) => {
+        handle.facts = describe(adapter, null);
+        notify(0, CODE.ok, 0, "");
+      },
+      (e) => notify(0, e.code ?? CODE.noAdapter, 0, text(e)),
+    );
+    return handle;
+  }
+
+  // open asks for a device and gives at once the functions to use it, which work once notify(0, ok) was called.
+  function open(notifyGo) {
+    let device = null;
+    let queue = null;
+    let closed = false;
+    const buffers = new Table();
+    const pipelines = new Table();
+    const groups = new Table();
+    const programs = new Table();
+    const layouts = new Map(); // kinds -> {group, pipeline}
+    const live = new Set(); // tokens that somebody waits for
+    let writeScratch = new Uint8Array(64 << 10);
+    let readScratch = new Uint8Array(64 << 10);
+
+    // Faults that belong to no waiting call: the first one is given to the next read or wait.
+    let fault = null;
+    let lastScope = Promise.resolve(); // scopes resolve in order, so waiting for the last is waiting for all
+    let submitted = 0; // submissions so far
+
+    const notify = (token, code, value, message) => {
+      if (!closed) notifyGo(token, code, value, message);
+    };
+    // finish notifies a token once, and says whether anybody still waited.
+    const finish = (token, code, value, message) => {
+      if (!live.delete(token)) return false;
+      notify(token, code, value, message);
+      return true;
+    };
+    const popScope = () => {
+      lastScope = device.popErrorScope().then(
+        (e) => {
+          if (e) fault ??= e;
+        },
+        () => {}, // only when the device is lost, which is reported by itself
+      );
+    };
+    const takeFault = () => {
+      const e = fault;
+      fault = null;
+      return e;
+    };
+
+    async function start() {
+      const adapter = await findAdapter();
+      const requiredLimits = {};
+      for (const name of LIMITS) {
+        if (adapter.limits[name] !== undefined) requiredLimits[name] = adapter.limits[name];
+      }
+      const requiredFeatures = FEATURES.filter((f) => adapter.features.has(f));
+      let made;
+      try {
+        made = await adapter.requestDevice({ label: "pagelight", requiredFeatures, requiredLimits });
+      } catch (e) {
+        throw new Refusal(CODE.noAdapter, "the browser refused a device: " + text(e));
+      }
+      if (closed) {
+        made.destroy();
+        return;
+      }
+      device = made;
+      queue = device.queue;
+      handle.facts = describe(adapter, device);
+      device.lost.then((info) => notify(LOST_TOKEN, CODE.lost, 0, info.message || info.reason || "unknown reason"));
+      device.addEventListener("uncapturederror", (event) => {
+        fault ??= event.error;
+      });
+      notify(0, CODE.ok, 0, "");
+    }
+
+    function layoutOf(kinds) {
+      let layout = layouts.get(kinds);
+      if (!layout) {
+        const group = device.createBindGroupLayout({
+          label: kinds,
+          entries: Array.from(kinds, (k, i) => ({ binding: i, visibility: COMPUTE, buffer: { type: BINDING[k] } })),
+        });
+        layout = { group, pipeline: device.createPipelineLayout({ label: kinds, bindGroupLayouts: [group] }) };
+        layouts.set(kinds, layout);
+      }
+      return layout;
+    }
+
+    function newBuffer(token, label, size, usage) {
+      live.add(token);
+      let buffer = null;
+      let thrown = null;
+      device.pushErrorScope("validation");
+      device.pushErrorScope("out-of-memory");
+      try {
+        buffer = device.createBuffer({ label, size, usage });
+      } catch (e) {
+        thrown = e;
+      }
+      Promise.all([device.popErrorScope(), device.popErrorScope()]).then(
+        ([memory, invalid]) => {
+          const e = memory ?? invalid ?? thrown;
+          if (e || !live.has(token)) {
+            buffer?.destroy();
+            finish(token, codeOf(e), 0, text(e));
+            return;
+          }
+          finish(token, CODE.ok, buffers.put({ buffer, usedBy: 0 }), "");
+        },
+        (e) => finish(token, CODE.invalid, 0, text(e)),
+      );
+    }
+
+    function releaseBuffer(id) {
+      buffers.take(id)?.buffer.destroy(); // work already submitted keeps its memory
+    }
+
+    function growWrite(size) {
+      if (writeScratch.length < size) writeScratch = new Uint8Array(size);
+      return writeScratch;
+    }
+
+    function growRead(size) {
+      if (readScratch.length < size) readScratch = new Uint8Array(size);
+      return readScratch;
+    }
+
+    function writeBuffer(id, offset, size) {
+      queue.writeBuffer(buffers.get(id).buffer, offset, writeScratch, 0, size);
+    }
+
+    function writeBlob(id, offset, blob, blobOffset, size) {
+      queue.writeBuffer(buffers.get(id).buffer, offset, blobTable.get(blob), blobOffset, size);
+    }
+
+    async function newPipeline(token, kinds, label, entryPoint, code) {
+      live.add(token);
+      device.pushErrorScope("validation"); // the module's error; the pipeline's own comes as a rejection
+      const module = device.createShaderModule({ label, code });
+      const layout = layoutOf(kinds).pipeline;
+      const made = device.createComputePipelineAsync({ label, layout, compute: { module, entryPoint } });
+      const scope = device.popErrorScope();
+      try {
+        const pipeline = await made;
+        await scope;
+        if (live.has(token)) finish(token, CODE.ok, pipelines.put(pipeline), "");
+      } catch (e) {
+        const lines = [];
+        try {
+          for (const m of (await module.getCompilationInfo()).messages) {
+            if (m.type === "error") lines.push(`${m.lineNum}:${m.linePos}: ${m.message}`);
+          }
+          await scope;
+        } catch {
+          // The device went away; the rejection says enough.
+        }
+        finish(token, codeOf(e), 0, lines.length > 0 ? lines.join("\n") : text(e));
+      }
+    }
+
+    // Lists of numbers come through the write scratch, as f64.
+    const list = (count) => new Float64Array(writeScratch.buffer, 0, count);
+
+    // newBindGroup binds triples (buffer, offset, size).
+    function newBindGroup(label, kinds, count) {
+      const flat = list(count);
+      const entries = [];
+      for (let i = 0, b = 0; i < flat.length; i += 3, b++) {
+        const { buffer } = buffers.get(flat[i]);
+        entries.push({ binding: b, resource: { buffer, offset: flat[i + 1], size: flat[i + 2] } });
+      }
+      device.pushErrorScope("validation");
+      const group = device.createBindGroup({ label, layout: layoutOf(kinds).group, entries });
+      popScope();
+      return groups.put(group);
+    }
+
+    // newProgram takes six numbers a command: [pipeline, bind group, x, y, z, 0] or [0, source, offset, destination, offset, size].
+    function newProgram(label, count) {
+      const flat = list(count);
+      const ops = [];
+      const targets = new Set();
+      for (let i = 0; i < flat.length; i += 6) {
+        const [a, b, c, d, e, f] = flat.subarray(i, i + 6);
+        if (a !== 0) {
+          ops.push({ pipeline: pipelines.get(a), group: groups.get(b), x: c, y: d, z: e, from: null, to: null, size: 0 });
+        } else {
+          const to = buffers.get(d);
+          targets.add(to);
+          ops.push({ pipeline: null, group: null, x: c, y: e, z: 0, from: buffers.get(b).buffer, to: to.buffer, size: f });
+        }
+      }
+      return programs.put({ label, ops, targets: [...targets] });
+    }
+
+    // submit replays programs as one submission with one pass per run of dispatches.
+    function submit(...ids) {
+      submitted++;
+      device.pushErrorScope("validation");
+      const encoder = device.createCommandEncoder();
+      let pass = null;
+      let pipeline = null;
+      let group = null;
+      for (const id of ids) {
+        const program = programs.get(id);
+        for (const op of program.ops) {
+          if (op.pipeline !== null) {
+            if (pass === null) {
+              pass = encoder.beginComputePass();
+              pipeline = group = null;
+            }
+            if (op.pipeline !== pipeline) pass.setPipeline((pipeline = op.pipeline));
+            if (op.group !== group) pass.setBindGroup(0, (group = op.group));
+            pass.dispatchWorkgroups(op.x, op.y, op.z);
+          } else {
+            if (pass !== null) {
+              pass.end();
+              pass = null;
+            }
+            encoder.copyBufferToBuffer(op.from, op.x, op.to, op.y, op.size);
+          }
+        }
+        for (const target of program.targets) target.usedBy = submitted;
+      }
+      if (pass !== null) pass.end();
+      queue.submit([encoder.finish()]);
+      popScope();
+    }
+
+    // read maps a range, copies it to the read scratch and unmaps. mapAsync waits for the submissions that use the buffer; a
+    // buffer that the last submission did not write has to wait for that one by other means.
+    async function read(token, id, offset, size) {
+      live.add(token);
+      const { buffer, usedBy } = buffers.get(id);
+      const start = offset - (offset % 8);
+      const length = Math.min(Math.ceil((offset + size - start) / 4) * 4, buffer.size - start);
+      device.pushErrorScope("validation");
+      const mapped = buffer.mapAsync(READ, start, length);
+      popScope();
+      const scope = lastScope;
+      try {
+        await Promise.all([mapped, scope, usedBy === submitted ? null : queue.onSubmittedWorkDone()]);
+        if (!live.has(token)) return; // cancelRead has unmapped it
+        const e = takeFault();
+        if (!e) readScratch.set(new Uint8Array(buffer.getMappedRange(start, length), offset - start, size));
+        buffer.unmap();
+        finish(token, e ? codeOf(e) : CODE.ok, 0, e ? text(e) : "");
+      } catch (rejection) {
+        await scope;
+        if (!live.has(token)) return;
+        const e = takeFault() ?? rejection;
+        finish(token, codeOf(e), 0, text(e));
+      }
+    }
+
+    // cancelRead gives a read up: unmapping ends a mapping that is still under way.
+    function cancelRead(token, id) {
+      if (live.delete(token)) buffers.get(id)?.buffer.unmap();
+    }
+
+    async function wait(token) {
+      live.add(token);
+      try {
+        await Promise.all([queue.onSubmittedWorkDone(), lastScope]);
+      } catch (e) {
+        fault ??= e;
+      }
+      if (!live.has(token)) return;
+      const e = takeFault();
+      finish(token, e ? codeOf(e) : CODE.ok, 0, e ? text(e) : "");
+    }
+
+    function close() {
+      closed = true;
+      live.clear();
+      for (const { buffer } of buffers.values()) buffer.destroy();
+      device?.destroy();
+    }
+
+    const handle = {
+      facts: null,
+      newBuffer, releaseBuffer, growWrite, growRead, writeBuffer, writeBlob,
+      newPipeline, releasePipeline: (id) => void pipelines.take(id),
+      newBindGroup, releaseBindGroup: (id) => void groups.take(id),
+      newProgram, releaseProgram: (id) => void programs.take(id),
+      submit, read, cancelRead, wait,
+      forget: (token) => void live.delete(token),
+      close,
+      get device() { return device; }, // for tests and debugging
+    };
+    start().catch((e) => notify(0, e.code ?? CODE.noAdapter, 0, text(e)));
+    return handle;
+  }
+
+  // Blobs are ArrayBuffers that Go knows by number: a fetched shard goes from here to the GPU without entering the Go heap.
+  const blobTable = new Table();
+  let blobScratch = new Uint8Array(64 << 10);
+  const blobs = {
+    put: (buffer) => blobTable.put(buffer),
+    release: (id) => void blobTable.take(id),
+    // read copies a piece into a scratch that the next read uses again.
+    read(id, offset, size) {
+      if (blobScratch.length < size) blobScratch = new Uint8Array(size);
+      blobScratch.set(new Uint8Array(blobTable.get(id), offset, size));
+      return blobScratch;
+    },
+  };
+
+  globalThis.pagelightGPU = { open, probe, blobs };
+})();
