@@ -351,7 +351,7 @@ func (d *dirSource) Rows(ctx context.Context, name string, lo, hi int) (Rows, er
 			return Rows{}, fmt.Errorf("weights: %s: tensor %q: %w", t.file.name, name, err)
 		}
 		part := d.buf[at:min(at+readStep, size)]
-		if err := t.file.read(part, t.offset+int64(lo)*int64(rowBytes)+int64(at)); err != nil {
+		if err := readAt(t.file.r, part, t.offset+int64(lo)*int64(rowBytes)+int64(at)); err != nil {
 			return Rows{}, fmt.Errorf("weights: %s: tensor %q: %w", t.file.name, name, err)
 		}
 		if i := firstNonFinite(f.Kind, part); i >= 0 {

@@ -96,3 +96,58 @@ func smallModel(t testing.TB) (fstest.MapFS, []tensorData) {
 		"model.safetensors": {Data: makeSafetensors(tensors)},
 	}, tensors
 }
+
+// wantSameWeights fails unless both sources have the same formats, bytes and scales.
+func wantSameWeights(t testing.TB, got, want Source) {
+	t.Helper()
+	for _, s := range Tensors(want.Config()) {
+		if s.Vector {
+			g, err := got.Vector(t.Context(), s.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := want.Vector(t.Context(), s.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(g, w) {
+				t.Fatalf("%s differs", s.Name)
+			}
+			continue
+		}
+		gi, err := got.Info(s.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wi, err := want.Info(s.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gi != wi {
+			t.Fatalf("%s: %+v, want %+v", s.Name, gi, wi)
+		}
+		for lo, hi := range Pieces(want, s.Name, wi, 1<<20) {
+			gd, gs := loadRows(t, got, s.Name, lo, hi)
+			wd, ws := loadRows(t, want, s.Name, lo, hi)
+			if !slices.Equal(gd, wd) || !slices.Equal(gs, ws) {
+				t.Fatalf("%s: rows %d to %d differ", s.Name, lo, hi)
+			}
+		}
+	}
+}
+
+// loadRows reads rows into memory of their own.
+func loadRows(t testing.TB, src Source, name string, lo, hi int) (data, scales []byte) {
+	t.Helper()
+	r, err := src.Rows(t.Context(), name, lo, hi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = r.Data.Load(nil); err != nil {
+		t.Fatal(err)
+	}
+	if scales, err = r.Scales.Load(nil); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(data), slices.Clone(scales)
+}

@@ -113,7 +113,7 @@ func (s *Safetensors) Float32s(name string) ([]float32, error) {
 		return nil, fmt.Errorf("weights: %s: tensor %q: %w", s.name, name, err)
 	}
 	raw := make([]byte, t.Size)
-	if err := s.read(raw, t.Offset); err != nil {
+	if err := readAt(s.r, raw, t.Offset); err != nil {
 		return nil, fmt.Errorf("weights: %s: tensor %q: %w", s.name, name, err)
 	}
 	out := make([]float32, t.Size/int64(f.RowBytes(1)))
@@ -121,25 +121,13 @@ func (s *Safetensors) Float32s(name string) ([]float32, error) {
 	return out, nil
 }
 
-// read fills p from the file.
-func (s *Safetensors) read(p []byte, off int64) error {
-	n, err := s.r.ReadAt(p, off)
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF // the file shrank after its header was checked
-	}
-	return fmt.Errorf("read %d of %d bytes at %d: %w", n, len(p), off, err)
-}
-
 func readHeader(r io.ReaderAt, size int64) (map[string]StoredTensor, error) {
 	if size < 8 {
 		return nil, fmt.Errorf("is %d bytes long, too short for a safetensors file", size)
 	}
 	var head [8]byte
-	if n, err := r.ReadAt(head[:], 0); n < len(head) {
-		return nil, fmt.Errorf("read the header's length: %w", err)
+	if err := readAt(r, head[:], 0); err != nil {
+		return nil, fmt.Errorf("header's length: %w", err)
 	}
 	n := binary.LittleEndian.Uint64(head[:])
 	if n > maxHeaderBytes {
@@ -149,8 +137,8 @@ func readHeader(r io.ReaderAt, size int64) (map[string]StoredTensor, error) {
 		return nil, fmt.Errorf("says that its header has %d bytes, but only %d follow: the file is cut short or no safetensors file", n, size-8)
 	}
 	raw := make([]byte, n)
-	if m, err := r.ReadAt(raw, 8); m < len(raw) {
-		return nil, fmt.Errorf("read the header: %w", err)
+	if err := readAt(r, raw, 8); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
 	}
 	tensors, err := parseHeader(raw)
 	if err != nil {

@@ -128,8 +128,8 @@ func (s Segment) Load(buf []byte) ([]byte, error) {
 		buf = make([]byte, s.Size)
 	}
 	buf = buf[:s.Size]
-	if n, err := s.Blob.ReadAt(buf, s.Offset); n < len(buf) {
-		return nil, fmt.Errorf("weights: read %d of %d bytes: %w", n, len(buf), err)
+	if err := readAt(s.Blob, buf, s.Offset); err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
 	}
 	return buf, nil
 }

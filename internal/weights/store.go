@@ -1,0 +1,77 @@
+package weights
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Store is where a bundle lies: a folder, an embedded file system, the browser's cache in front of a network.
+type Store interface {
+	// Manifest reads manifest.json.
+	Manifest(ctx context.Context) ([]byte, error)
+	// Shard opens a content-hashed file, a shard of weights or a small file, of the size that the manifest states. Its
+	// name is the sha256 of its content in hex and ".bin". A blob that is an io.Closer is closed when it is no longer
+	// used; one that has a method Verified() bool which returns true is not hashed again.
+	Shard(ctx context.Context, file string, size int64) (Blob, error)
+}
+
+// FSStore is a bundle in the root of a file system whose files can be read at an offset.
+func FSStore(fsys fs.FS) Store { return &fsStore{fsys} }
+
+// DirStore is a bundle in a directory.
+func DirStore(dir string) Store { return FSStore(os.DirFS(dir)) }
+
+type fsStore struct{ fsys fs.FS }
+
+func (s *fsStore) Manifest(context.Context) ([]byte, error) {
+	f, size, err := openRegular(s.fsys, ManifestFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > maxManifestBytes {
+		return nil, fmt.Errorf("is larger than %d bytes", maxManifestBytes)
+	}
+	return io.ReadAll(io.LimitReader(f, maxManifestBytes+1))
+}
+
+func (s *fsStore) Shard(_ context.Context, file string, _ int64) (Blob, error) {
+	f, size, err := openRegular(s.fsys, file)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := f.(io.ReaderAt)
+	if !ok {
+		f.Close()
+		return nil, errors.New("this file system cannot read at an offset")
+	}
+	return &fileBlob{ReaderAt: r, Closer: f, size: size}, nil
+}
+
+type fileBlob struct {
+	io.ReaderAt
+	io.Closer
+	size int64
+}
+
+func (b *fileBlob) Size() int64 { return b.size }
+
+// MemoryBlob is a blob of bytes in memory.
+func MemoryBlob(p []byte) Blob { return bytes.NewReader(p) }
+
+// readAt fills p. A file that ends too early is one that shrank after it was checked.
+func readAt(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("read %d of %d bytes at %d: %w", n, len(p), off, err)
+}
