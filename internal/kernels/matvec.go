@@ -1,0 +1,50 @@
+package kernels
+
+import (
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/wgsl"
+)
+
+// Shape of the workgroups of matvec and matvec_serial.
+const (
+	matvecWG       = 128
+	matvecLanes    = 32 // invocations per row
+	serialWG       = 32
+	matvecSerialWG = 4 * serialWG // rows per workgroup
+)
+
+// wide says whether 32 weights at a time share a scale.
+func wide(f quant.Format, k int) uint32 {
+	if k%32 == 0 && f.Group%32 == 0 {
+		return 1
+	}
+	return 0
+}
+
+// matvec takes rowsM tokens per workgroup.
+func (s *Set) matvec(rowsM, maxRows int) variant {
+	return variant{
+		name: "matvec", maxRows: maxRows,
+		consts: func(f quant.Format, k int) wgsl.Consts {
+			return wgsl.Consts{"ROWS_M": uint32(rowsM), "WIDE": wide(f, k)}
+		},
+		grid: func(n int) func(int) [3]uint32 {
+			return func(rows int) [3]uint32 {
+				return gpu.Grid(ceil(n, matvecWG/matvecLanes), ceil(rows, rowsM), s.limits.MaxWorkgroupsPerDim)
+			}
+		},
+	}
+}
+
+func (s *Set) matvecSerial(maxRows int) variant {
+	return variant{
+		name: "matvec_serial", maxRows: maxRows,
+		consts: func(f quant.Format, k int) wgsl.Consts { return wgsl.Consts{"WIDE": wide(f, k)} },
+		grid: func(n int) func(int) [3]uint32 {
+			return func(rows int) [3]uint32 {
+				return gpu.Grid(ceil(n, matvecSerialWG), rows, s.limits.MaxWorkgroupsPerDim)
+			}
+		},
+	}
+}

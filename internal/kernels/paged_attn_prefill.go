@@ -1,0 +1,48 @@
+package kernels
+
+import (
+	"math"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/wgsl"
+)
+
+// prefillQueries is the number of tokens per workgroup.
+const prefillQueries = 16
+
+func invSqrt(d int) float32 { return float32(1 / math.Sqrt(float64(d))) }
+
+// attnPrefill tiles queries.
+func (s *Set) attnPrefill(a *AttentionArgs) (*dispatch, error) {
+	tile := uint32(16)
+	if a.HeadDim > 128 {
+		tile = 8 // keeps workgroup memory under 16 KiB
+	}
+	consts := wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_F16": bit(a.F16), "TILE": tile}
+	p, err := s.pipeline("paged_attn_prefill", nil, consts)
+	if err != nil {
+		return nil, err
+	}
+	group, err := s.bind(p, a.params(), a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, a.Out)
+	if err != nil {
+		return nil, err
+	}
+	return &dispatch{p, group, func(rows int) [3]uint32 {
+		return [3]uint32{uint32(ceil(rows, prefillQueries)), uint32(a.Heads), 1}
+	}}, nil
+}
+
+// attnSerial has one invocation for a token and head.
+func (s *Set) attnSerial(a *AttentionArgs) (*dispatch, error) {
+	p, err := s.pipeline("paged_attn_serial", nil, wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_F16": bit(a.F16)})
+	if err != nil {
+		return nil, err
+	}
+	group, err := s.bind(p, a.params(), a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, a.Out)
+	if err != nil {
+		return nil, err
+	}
+	return &dispatch{p, group, func(rows int) [3]uint32 {
+		return gpu.Grid(ceil(rows*a.Heads, 8), 1, s.limits.MaxWorkgroupsPerDim)
+	}}, nil
+}

@@ -1,0 +1,122 @@
+package wgsl
+
+// Access says how a kernel sees a binding.
+type Access uint8
+
+// The kinds of access.
+const (
+	Uniform   Access = iota // var<uniform>
+	Read                    // var<storage, read>
+	ReadWrite               // var<storage, read_write>
+)
+
+// Binding is one binding of group 0.
+type Binding struct {
+	Name   string
+	Access Access
+}
+
+// Kernel describes one kernel file. The file's header has the rest: formula, shapes, grid, traffic, numerics.
+type Kernel struct {
+	Name     string    // of the file, of the entry point, of the Go file and of the conformance case
+	Bindings []Binding // 0, 1, ...
+	Tuning   []string  // constants that the engine sets, beside those of a weight lib
+	Libs     []string  // appended always
+	Weights  bool      // a lib_weight file is appended too, by the format of the weights
+	Serial   bool      // has no barriers and is made for software adapters
+	Features []string  // optional WebGPU features that it needs
+	Ref      string    // the function of internal/ref that it is held against
+}
+
+// WeightLib is the lib file for a kind of weights: "f32", "f16", "bf16", "q8" or "q4".
+func WeightLib(kind string) string { return "lib_weight_" + kind }
+
+// LibFiles are the files that are appended to kernels.
+func LibFiles() []string {
+	return []string{
+		"lib_dot", "lib_kv", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
+	}
+}
+
+// bindings lists params and step, which every kernel has first, then inputs, then outputs. A name that ends in "!" is
+// written.
+func bindings(names ...string) []Binding {
+	list := []Binding{{"p", Uniform}, {"step", Uniform}}
+	for _, name := range names {
+		if n := len(name) - 1; name[n] == '!' {
+			list = append(list, Binding{name[:n], ReadWrite})
+		} else {
+			list = append(list, Binding{name, Read})
+		}
+	}
+	return list
+}
+
+// Kernels lists every kernel.
+func Kernels() []Kernel {
+	linear := bindings("x", "w", "scales", "bias", "y!")
+	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
+	dot, kv := []string{"lib_dot"}, []string{"lib_kv"}
+	return []Kernel{
+		{
+			Name: "embed", Bindings: bindings("tokens", "w", "scales", "x!"),
+			Tuning: []string{"WG"}, Weights: true, Ref: "Embed",
+		},
+		{Name: "rms_norm", Bindings: bindings("x", "weight", "y!"), Tuning: []string{"WG"}, Ref: "RMSNorm"},
+		{
+			Name: "rms_norm_serial", Bindings: bindings("x", "weight", "y!"),
+			Tuning: []string{"WG"}, Serial: true, Ref: "RMSNorm",
+		},
+		{
+			Name: "matvec", Bindings: linear, Tuning: []string{"WG", "LANES", "ROWS_M", "WIDE"},
+			Libs: dot, Weights: true, Ref: "Matmul",
+		},
+		{
+			Name: "matvec_serial", Bindings: linear, Tuning: []string{"WG", "WIDE"},
+			Libs: dot, Weights: true, Serial: true, Ref: "Matmul",
+		},
+		{Name: "matmul", Bindings: linear, Weights: true, Ref: "Matmul"},
+		{
+			Name: "matmul_serial", Bindings: linear, Tuning: []string{"WG"},
+			Libs: dot, Weights: true, Serial: true, Ref: "Matmul",
+		},
+		{
+			Name: "rope", Bindings: bindings("tokens", "table", "qkv!"),
+			Tuning: []string{"WG", "HEAD_DIM"}, Ref: "Rope",
+		},
+		{
+			Name: "kv_store", Bindings: bindings("tokens", "qkv", "k_cache!", "v_cache!"),
+			Tuning: []string{"WG", "HEAD_DIM", "KV_F16"}, Ref: "KVStore",
+		},
+		{
+			Name: "paged_attn_prefill", Bindings: bindings(append(attention, "out!")...),
+			Tuning: []string{"TILE", "HEAD_DIM", "KV_F16"}, Libs: kv, Ref: "PagedAttn",
+		},
+		{
+			Name: "paged_attn_decode", Bindings: bindings(append(attention, "partial!")...),
+			Tuning: []string{"WG", "PART", "HEAD_DIM", "KV_F16"}, Libs: kv, Ref: "PagedAttnDecode",
+		},
+		{
+			Name: "paged_attn_reduce", Bindings: bindings("partial", "out!"),
+			Tuning: []string{"WG", "HEAD_DIM"}, Ref: "PagedAttnReduce",
+		},
+		{
+			Name: "paged_attn_serial", Bindings: bindings(append(attention, "out!")...),
+			Tuning: []string{"WG", "HEAD_DIM", "KV_F16"}, Libs: kv, Serial: true, Ref: "PagedAttn",
+		},
+		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
+		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},
+		{Name: "argmax_partial", Bindings: bindings("logits", "partial!"), Tuning: []string{"WG"}, Ref: "Argmax"},
+		{Name: "argmax_reduce", Bindings: bindings("partial", "ids!"), Tuning: []string{"WG"}, Ref: "Argmax"},
+	}
+}
+
+// Find is the kernel called name.
+func Find(name string) (Kernel, bool) {
+	for _, k := range Kernels() {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kernel{}, false
+}

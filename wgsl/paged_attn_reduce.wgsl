@@ -1,0 +1,68 @@
+// paged_attn_reduce: combines the partitions of paged_attn_decode.
+//
+//   out[m,h] = sum_i exp(largest_i - largest) * sums_i / sum_i exp(largest_i - largest) * total_i
+//
+// over the partitions i with total_i > 0: one without tokens has nothing to say, whatever else it holds.
+//
+// Shapes   M tokens, H query heads, D = HEAD_DIM
+//   partial  [M, H, parts, D+2] f32   read   D sums, the largest score, the sum of exponentials
+//   out      [M, H*D] f32             write
+// Grid     ceil(M*H*D / WG) workgroups of WG, spread over x and y.
+// Traffic  reads 4*M*H*parts*(D+2) bytes, writes 4*M*H*D.
+// Storage  no workgroup memory.
+// Numerics f32; within 1e-5 of ref.
+// Needs    nothing beyond the portable subset.
+// Ref      internal/ref, PagedAttnReduce.
+
+// Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
+const WG: u32 = 64u;        // invocations per workgroup
+const HEAD_DIM: u32 = 128u; // D, a multiple of 16
+
+struct Params {
+  heads: u32, // H
+  parts: u32, // partitions of a context
+  pad0: u32,
+  pad1: u32,
+}
+
+struct Step {
+  rows: u32, // M, the tokens that this step really has
+  pad0: u32,
+  pad1: u32,
+  pad2: u32,
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> step: Step;
+@group(0) @binding(2) var<storage, read> partial: array<f32>;
+@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+
+const LOWEST: f32 = -3.40282347e38; // -FLT_MAX; WGSL has no infinity
+
+@compute @workgroup_size(WG)
+fn paged_attn_reduce(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
+                     @builtin(local_invocation_index) tid: u32) {
+  let i = (wg.y * nwg.x + wg.x) * WG + tid;
+  let mh = i / HEAD_DIM;
+  if (mh >= step.rows * p.heads) {
+    return;
+  }
+  let d = i - mh * HEAD_DIM;
+  var largest = LOWEST;
+  var total = 0.0;
+  var sum = 0.0;
+  for (var part = 0u; part < p.parts; part += 1u) {
+    let at = (mh * p.parts + part) * (HEAD_DIM + 2u);
+    let part_total = partial[at + HEAD_DIM + 1u];
+    if (part_total > 0.0) {
+      let part_largest = partial[at + HEAD_DIM];
+      let now = max(largest, part_largest);
+      let shrink = exp(largest - now);
+      let weight = exp(part_largest - now);
+      total = total * shrink + part_total * weight;
+      sum = sum * shrink + partial[at + d] * weight;
+      largest = now;
+    }
+  }
+  out[i] = sum / total;
+}

@@ -1,0 +1,64 @@
+// Package wgsl holds the kernels of Pagelight as WGSL files and one table that describes them (kernels.go).
+//
+// A file is complete on disk but for the functions of the lib files that its header names under "Needs", which Source
+// appends: WGSL takes declarations in any order. Kernels are specialised by editing the values of named constants and by
+// nothing else, so that what is compiled differs from what is on disk in a few numbers only.
+//
+// The text keeps to what naga 0.19, later nagas and Tint all accept: no f16, no override, no subgroups, no pointers to workgroup
+// memory as parameters, no dynamic index into a value, barriers in uniform control flow only. It knows nothing of any device.
+package wgsl
+
+import (
+	"embed"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+//go:embed *.wgsl
+var files embed.FS
+
+// Consts are the values of named constants of a kernel and of its libs.
+type Consts map[string]uint32
+
+// constLine is a constant that Source can edit.
+var constLine = regexp.MustCompile(`(?m)^const ([A-Z][A-Z0-9_]*): u32 = (\d+)u;`)
+
+// Source is the text of the kernel name with the lib files appended and the constants set. It fails on a file that does
+// not exist and on a constant that none of the files declares.
+func Source(name string, libs []string, consts Consts) (string, error) {
+	var text strings.Builder
+	for _, file := range append([]string{name}, libs...) {
+		data, err := files.ReadFile(file + ".wgsl")
+		if err != nil {
+			return "", fmt.Errorf("wgsl: no file %s.wgsl", file)
+		}
+		text.Write(data)
+	}
+	missing := maps.Clone(consts)
+	source := constLine.ReplaceAllStringFunc(text.String(), func(line string) string {
+		name := constLine.FindStringSubmatch(line)[1]
+		value, ok := consts[name]
+		if !ok {
+			return line
+		}
+		delete(missing, name)
+		return fmt.Sprintf("const %s: u32 = %du;", name, value)
+	})
+	if len(missing) > 0 {
+		return "", fmt.Errorf("wgsl: %s declares no constant %s", name,
+			strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+	}
+	return source, nil
+}
+
+// text is one file as it is on disk.
+func text(name string) string {
+	data, err := files.ReadFile(name + ".wgsl")
+	if err != nil {
+		panic("BUG: no file " + name + ".wgsl")
+	}
+	return string(data)
+}
