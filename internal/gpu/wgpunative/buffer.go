@@ -206,8 +206,7 @@ func (d *device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []b
 	}
 	from := offset &^ (mapAlignment - 1)
 	size := min((offset+int64(len(dst))-from+3)&^3, b.size-from)
-	C.pl_map_start(d.raw, b.raw, b.mapping, C.size_t(from), C.size_t(size), d.cerr)
-	if err := d.failed("map"); err != nil {
+	if err := d.startMap(b, from, size); err != nil {
 		return err
 	}
 	if err := d.await(ctx, b.mapping); err != nil {
@@ -226,6 +225,12 @@ func (d *device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []b
 		return err
 	}
 	return d.unmap(b)
+}
+
+// startMap asks for size bytes from offset from of b. b.mapping tells when they are there; until unmap, no submit may use b.
+func (d *device) startMap(b *buffer, from, size int64) error {
+	C.pl_map_start(d.raw, b.raw, b.mapping, C.size_t(from), C.size_t(size), d.cerr)
+	return d.failed("map")
 }
 
 // unmap ends a mapping, pending or not. On a lost device there is nothing left to unmap.

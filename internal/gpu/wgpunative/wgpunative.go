@@ -23,8 +23,11 @@ import "C"
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/cogentcore/webgpu/wgpu"
@@ -99,9 +102,18 @@ func Open(ctx context.Context, opts Options) (gpu.Device, error) {
 	return d, nil
 }
 
-func newInstance() (*wgpu.Instance, error) {
-	wgpu.SetLogLevel(wgpu.LogLevelError) // warnings are about extensions for windows
+// prepare does what must be done once before the library is used.
+var prepare = sync.OnceFunc(func() {
 	C.pl_init()
+	wgpu.SetLogLevel(wgpu.LogLevelOff) // what it would log comes back as errors
+	// Mesa's device selection layer prints errors where there is no desktop, and only desktops need it.
+	if runtime.GOOS == "linux" && os.Getenv("XDG_RUNTIME_DIR") == "" && os.Getenv("MESA_VK_DEVICE_SELECT") == "" {
+		_ = os.Setenv("NODEVICE_SELECT", "1") // it fails on names that are not valid only
+	}
+})
+
+func newInstance() (*wgpu.Instance, error) {
+	prepare()
 	raw := C.pl_create_instance(C.WGPUInstanceBackendFlags(backends))
 	if raw == nil {
 		return nil, fmt.Errorf("%w: no instance of Vulkan, Metal or Direct3D 12", gpu.ErrNoAdapter)

@@ -1,0 +1,12 @@
+//go:build cgo && !js
+
+package wgpunative
+
+import "github.com/pagelight/pagelight/internal/gpu"
+
+// LeaveMapped maps b, which has gpu.UsageMapRead, and leaves it so. The library then ends the process at the next submit
+// that uses b, as it does when a GPU is lost: there is no other way to a submit that fails.
+func LeaveMapped(b gpu.Buffer) error {
+	x := b.(*buffer)
+	return x.d.startMap(x, 0, x.size)
+}
