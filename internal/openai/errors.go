@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -164,7 +163,7 @@ func IgnoredHeader(names []string) string {
 			case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == '[', c == ']':
 				b = append(b, c)
 			default:
-				b = append(b, url.PathEscape(string([]byte{c}))...)
+				b = fmt.Appendf(b, "%%%02X", c)
 			}
 		}
 	}

@@ -109,7 +109,7 @@ func (r *Reply) Check(ctx context.Context) error {
 	case r.finished:
 		return nil
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	return errors.New("the engine ended the answer without a reason")
 }

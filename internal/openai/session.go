@@ -122,10 +122,10 @@ type Session struct {
 
 	mu      sync.Mutex
 	running map[string]context.CancelFunc
-	closed  bool
+	closed  error // why new requests are refused
 }
 
-// NewSession starts a session; requests are cancelled when ctx ends.
+// NewSession starts a session. When ctx ends its requests are cancelled, and they end with the cause of ctx.
 func NewSession(ctx context.Context, cfg SessionConfig) *Session {
 	ctx, cancel := context.WithCancel(ctx)
 	return &Session{cfg: cfg, ctx: ctx, cancel: cancel, running: map[string]context.CancelFunc{}}
@@ -133,10 +133,17 @@ func NewSession(ctx context.Context, cfg SessionConfig) *Session {
 
 // Close cancels what runs and returns when it has ended.
 func (s *Session) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.cancel()
+	s.Drain(context.Canceled)
+}
+
+// Drain refuses new requests with err and returns when those that run have ended.
+func (s *Session) Drain(err error) {
+	s.mu.Lock()
+	if s.closed == nil {
+		s.closed = err
+	}
+	s.mu.Unlock()
 	s.wg.Wait()
 }
 
@@ -196,8 +203,8 @@ func (s *Session) generate(m ClientMessage) error {
 	defer s.mu.Unlock()
 	err := error(nil)
 	switch {
-	case s.closed:
-		err = context.Canceled
+	case s.closed != nil:
+		err = s.closed
 	case s.running[m.ID] != nil:
 		err = NewError(400, CodeInvalidValue, "id", "'id' is that of a request that is still running")
 	case s.cfg.MaxRequests > 0 && len(s.running) >= s.cfg.MaxRequests:
@@ -231,7 +238,7 @@ func (s *Session) run(ctx context.Context, m ClientMessage) {
 	} else {
 		// However the engine words the end of a cancelled request, the client hears the same.
 		if ctx.Err() != nil {
-			rec.Err = ctx.Err()
+			rec.Err = context.Cause(ctx)
 		}
 		s.Fail(m.ID, rec.Err)
 	}
