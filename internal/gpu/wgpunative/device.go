@@ -154,6 +154,9 @@ func takeError(e *C.pl_error) error {
 		C.free(unsafe.Pointer(e.message))
 	}
 	*e = C.pl_error{}
+	if kind == C.WGPUErrorType_Validation {
+		kind = cause(message)
+	}
 	switch kind {
 	case C.WGPUErrorType_NoError:
 		return nil
@@ -167,6 +170,18 @@ func takeError(e *C.pl_error) error {
 		return fmt.Errorf("%w: %s", gpu.ErrInvalid, message)
 	}
 	return fmt.Errorf("the WebGPU library failed: %s", message)
+}
+
+// cause looks at the words of a validation error, since the library calls by that name whatever went wrong in making an
+// object. The words are those of wgpu-core's DeviceError, at the end of the chain of causes.
+func cause(message string) C.int32_t {
+	switch {
+	case strings.Contains(message, "Not enough memory left"):
+		return C.WGPUErrorType_OutOfMemory
+	case strings.Contains(message, "Parent device is lost"):
+		return C.WGPUErrorType_DeviceLost
+	}
+	return C.WGPUErrorType_Validation
 }
 
 // Wait implements gpu.Device.

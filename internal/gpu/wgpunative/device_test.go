@@ -164,3 +164,19 @@ func TestManyPipelinesAtOnce(t *testing.T) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
+
+func BenchmarkNewPipelines(b *testing.B) {
+	d := gputest.Open(b)
+	n := 0
+	for b.Loop() {
+		descs := make([]gpu.PipelineDesc, 16)
+		for i := range descs {
+			n++ // drivers keep what they compiled before
+			source := strings.ReplaceAll(spins, "60000u", fmt.Sprint(n, "u"))
+			descs[i] = gpu.PipelineDesc{Label: fmt.Sprint(n), Kernel: "spin", Source: source, Layout: readWrite}
+		}
+		for _, p := range must[[]gpu.Pipeline](b)(d.NewPipelines(context.Background(), descs, nil)) {
+			p.Release()
+		}
+	}
+}

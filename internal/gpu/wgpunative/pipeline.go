@@ -7,7 +7,6 @@ package wgpunative
 import "C"
 
 import (
-	"context"
 	"fmt"
 	"unsafe"
 
@@ -92,53 +91,6 @@ func (p *pipeline) leave() {
 func (p *pipeline) free() {
 	C.pl_release_pipeline(p.raw, p.d.cerr)
 	_ = p.d.failed("release pipeline")
-}
-
-// NewPipelines implements gpu.Device.
-func (d *device) NewPipelines(ctx context.Context, descs []gpu.PipelineDesc, done func(label string)) ([]gpu.Pipeline, error) {
-	made := make([]gpu.Pipeline, 0, len(descs))
-	fail := func(err error) ([]gpu.Pipeline, error) {
-		for _, p := range made {
-			p.Release()
-		}
-		return nil, err
-	}
-	for _, desc := range descs {
-		if err := ctx.Err(); err != nil {
-			return fail(err)
-		}
-		p, err := d.newPipeline(desc)
-		if err != nil {
-			return fail(fmt.Errorf("kernel %s (%s): %w", desc.Kernel, desc.Label, err))
-		}
-		made = append(made, p)
-		if done != nil {
-			done(desc.Label)
-		}
-	}
-	return made, nil
-}
-
-func (d *device) newPipeline(desc gpu.PipelineDesc) (*pipeline, error) {
-	if err := d.lock(); err != nil {
-		return nil, err
-	}
-	defer d.mu.Unlock()
-	l, err := d.layoutOf(desc.Layout)
-	if err != nil {
-		return nil, err
-	}
-	label, code, entry := C.CString(desc.Label), C.CString(desc.Source), C.CString(desc.Kernel)
-	defer C.free(unsafe.Pointer(label))
-	defer C.free(unsafe.Pointer(code))
-	defer C.free(unsafe.Pointer(entry))
-	raw := C.pl_create_pipeline(d.raw, label, code, entry, l.pipeline, 1, d.cerr)
-	if err := d.failed("compile"); err != nil {
-		return nil, err
-	}
-	p := &pipeline{d: d, raw: raw, layout: l, label: desc.Label, users: 1}
-	d.keep(p)
-	return p, nil
 }
 
 // A bindGroup implements gpu.BindGroup. Programs count as users too.
