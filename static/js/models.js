@@ -1,0 +1,63 @@
+// The model picker: what this site offers for this tab, or what the server offers, with what each one costs.
+import { $, el, button, bytes, large, count, t, onLanguage } from "./ui.js";
+import * as settings from "./settings.js";
+
+export class ModelPicker {
+  #dialog = $("#models");
+  #list = $("#model-list");
+  #session;
+
+  constructor(session) {
+    this.#session = session;
+    $("#model-chip").addEventListener("click", () => this.open());
+    $("#models-close").addEventListener("click", () => this.#dialog.close());
+    // A click on the backdrop hits the dialog itself; its content fills it.
+    this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
+    session.on("change", () => this.#dialog.open && this.#show());
+    onLanguage(() => this.#dialog.open && this.#show());
+  }
+
+  open() {
+    this.#show();
+    this.#dialog.showModal();
+  }
+
+  #show() {
+    const { place, models, server } = this.#session;
+    const inTab = place === "tab";
+    $("#models-what").textContent = t(inTab ? (models.length ? "modelsTab" : "modelsNone") : "modelsServer");
+    const focused = document.activeElement?.closest("li")?.dataset.id;
+    this.#list.replaceChildren(...(inTab ? models.map((model) => this.#tabModel(model)) : (server.models ?? []).map((model) => this.#serverModel(model))));
+    if (focused) this.#list.querySelector(`[data-id="${CSS.escape(focused)}"] button`)?.focus();
+  }
+
+  #tabModel(model) {
+    const session = this.#session;
+    const current = model === session.model && session.phase !== "error" && session.phase !== "idle";
+    const budget = (settings.get("gpu_memory") ?? 0) * 2 ** 20 || session.info?.memory_budget || 0;
+    const over = model.memory > 0 && budget > 0 && model.memory > budget;
+    const tags = [model.bits, model.kind === "synthetic" ? t("modelSynthetic") : model.note === "demo" ? t("modelDemo") : null].filter(Boolean);
+    return this.#item(model.id, model.name, tags, current, [
+      [t("modelDownload"), model.kind === "synthetic" ? t("modelNoDownload") : model.bytes ? bytes(model.bytes) : null],
+      [t("modelMemory"), model.memory ? bytes(model.memory, true) + (over ? `, ${t("modelOver")}` : "") : null],
+      [t("modelParameters"), model.parameters ? large(model.parameters) : null],
+    ], model.kind === "synthetic" ? t("syntheticNote", { name: model.name }) : null, () => {
+      this.#dialog.close();
+      session.choose(model);
+    });
+  }
+
+  #serverModel(model) {
+    return this.#item(model.id, model.id, [], model.id === this.#session.info?.model, [[t("modelContext"), model.max_model_len ? count(model.max_model_len) : null]], null, null);
+  }
+
+  #item(id, name, tags, current, rows, note, use) {
+    return el("li", { class: current ? "model current" : "model", "data-id": id },
+      el("div", { class: "model-head" },
+        el("h3", { text: name }),
+        ...tags.map((tag) => el("span", { class: "tag", text: tag })),
+        current ? el("span", { class: "in-use", text: t("modelInUse") }) : use && button({ class: "primary", onclick: use, "aria-label": `${t("modelUse")}: ${name}` }, null, t("modelUse"))),
+      note && el("p", { text: note }),
+      el("dl", {}, ...rows.filter(([, value]) => value).map(([term, value]) => el("div", {}, el("dt", { text: term }), el("dd", { text: value })))));
+  }
+}
