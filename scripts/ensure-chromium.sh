@@ -66,6 +66,7 @@ fi
 find_chromium >/dev/null || true # once more outside the subshell, for $stub
 
 # The stub's package is called the same as Debian's real one, so only the system's name tells them apart.
+# shellcheck disable=SC1091 # a file of the system
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-}" || true)
 if [ -n "$stub" ] || [ "$system" = ubuntu ]; then
 	advise "$stub"
