@@ -39,6 +39,9 @@ type hfConfig struct {
 	RopeParameters *hfRope  `json:"rope_parameters"`
 	Compression    *float64 `json:"compression_ratio"` // of positions, in the checkpoints' own code
 
+	DType      json.RawMessage `json:"dtype"`
+	TorchDType json.RawMessage `json:"torch_dtype"`
+
 	EOS json.RawMessage `json:"eos_token_id"`
 	BOS json.RawMessage `json:"bos_token_id"`
 
@@ -146,7 +149,16 @@ func (h *hfConfig) config() (*Config, error) {
 			set(&c.RopeTheta, r.Theta)
 		}
 	}
+	c.RopeFrequenciesBF16 = h.castWhole()
 	return c, nil
+}
+
+// castWhole says whether the checkpoint was written from a model object that was cast to bf16 as a whole, its rotary
+// frequencies included. Loading and saving a model writes its "dtype" (or only the older "torch_dtype") and keeps the
+// frequencies in f32; a "dtype" that is there and null comes from dumping the configuration of an object that was never
+// loaded (docs/adr/0011-rotary-frequencies.md).
+func (h *hfConfig) castWhole() bool {
+	return string(h.DType) == "null" && string(h.TorchDType) == `"bfloat16"`
 }
 
 func set[T any](to, from *T) {

@@ -29,8 +29,11 @@ type Config struct {
 	MaxPositions     int     `json:"max_position_embeddings"`
 	RMSNormEps       float64 `json:"rms_norm_eps"`
 	RopeTheta        float64 `json:"rope_theta"`
-	UseBias          bool    `json:"use_bias"`
-	TieEmbeddings    bool    `json:"tie_word_embeddings"`
+	// RopeFrequenciesBF16 says that the rotary frequencies are rounded to bf16, as they are in a model object that was cast
+	// as a whole (docs/adr/0011-rotary-frequencies.md). Loaded checkpoints keep them in f32.
+	RopeFrequenciesBF16 bool `json:"rope_frequencies_bf16,omitempty"`
+	UseBias             bool `json:"use_bias"`
+	TieEmbeddings       bool `json:"tie_word_embeddings"`
 
 	// SyntheticTokenizer says that there is no tokenizer.model: id n is the piece " n" and the text means nothing.
 	SyntheticTokenizer bool `json:"synthetic_tokenizer,omitempty"`

@@ -1,0 +1,65 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/weights"
+)
+
+// blockSize is the number of tokens in a block of the cache; the kernels know it as BLOCK.
+const blockSize = 16
+
+// Cache is the memory of the paged KV cache: per layer one buffer of keys and one of values,
+// [blocks, kvHeads, 16, headDim], two f16 to a 32-bit word or one f32.
+type Cache struct {
+	K, V      []gpu.Buffer // [layers]
+	NumBlocks int
+	F16       bool
+}
+
+// BlockBytes is the size of one block over all layers, K and V.
+func BlockBytes(cfg *weights.Config, f16 bool) int64 {
+	return int64(2*cfg.NumLayers) * layerBlockBytes(cfg, f16)
+}
+
+func layerBlockBytes(cfg *weights.Config, f16 bool) int64 {
+	n := int64(blockSize * cfg.NumKVHeads * cfg.HeadDim)
+	if f16 {
+		return 2 * n
+	}
+	return 4 * n
+}
+
+// MaxBlocks is the largest cache that the device's limits allow, in blocks.
+func MaxBlocks(cfg *weights.Config, f16 bool, l gpu.Limits) int {
+	return int(min(l.MaxStorageBinding, l.MaxBufferSize) / layerBlockBytes(cfg, f16))
+}
+
+// NewCache allocates a cache; when the device refuses, nothing stays allocated.
+func NewCache(dev gpu.Device, cfg *weights.Config, numBlocks int, f16 bool) (*Cache, error) {
+	c := &Cache{NumBlocks: numBlocks, F16: f16}
+	size := int64(numBlocks) * layerBlockBytes(cfg, f16)
+	for i := range cfg.NumLayers {
+		for _, kv := range []struct {
+			name string
+			list *[]gpu.Buffer
+		}{{"k_cache", &c.K}, {"v_cache", &c.V}} {
+			b, err := dev.NewBuffer(fmt.Sprintf("layer %d %s", i, kv.name), size, gpu.UsageStorage)
+			if err != nil {
+				c.Release()
+				return nil, err
+			}
+			*kv.list = append(*kv.list, b)
+		}
+	}
+	return c, nil
+}
+
+// Release frees the cache.
+func (c *Cache) Release() {
+	for _, b := range append(c.K, c.V...) {
+		b.Release()
+	}
+	c.K, c.V = nil, nil
+}

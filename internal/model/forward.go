@@ -1,0 +1,168 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/weights"
+)
+
+// StepSlot is the distance in bytes between the two row counts in Forward.Step: uniform bindings start at multiples of it.
+const StepSlot = 256
+
+// Shape bounds what one step holds.
+type Shape struct {
+	MaxTokens       int // rows through the transformer
+	MaxLogits       int // rows through the LM head
+	MaxSeqs         int
+	MaxBlocksPerSeq int
+	NumTokens       int // ids from here on are never picked; at most the vocabulary
+}
+
+// Forward is a model's forward pass as lists of ops, and the buffers through which a step goes in and comes out.
+//
+// The ops of Trunk run over the rows of tokens, those of Head and Pick over the rows that want logits. All are recorded
+// for a number of rows that may be larger than the true one, which they read from Step.
+type Forward struct {
+	Trunk []kernels.Op // token ids -> hidden states
+	Head  []kernels.Op // hidden states -> logits
+	Pick  []kernels.Op // logits -> best ids
+
+	MaxBlocksPerSeq int
+
+	Step        gpu.Buffer // two slots of StepSlot bytes: {rows of tokens}, {rows of logits}
+	Tokens      gpu.Buffer // [MaxTokens] vec4<u32>: id, position, slot, sequence
+	BlockTables gpu.Buffer // [MaxSeqs, MaxBlocksPerSeq] u32
+	LogitRows   gpu.Buffer // [MaxLogits] u32: rows of tokens that want logits
+	Logits      gpu.Buffer // [MaxLogits, vocab] f32
+	IDs         gpu.Buffer // [MaxLogits] u32
+
+	buffers []gpu.Buffer
+}
+
+// builder collects ops and buffers; the first error sticks.
+type builder struct {
+	*Forward
+	dev gpu.Device
+	set *kernels.Set
+	cfg *weights.Config
+	Shape
+	rope gpu.Buffer  // [positions, headDim/2] (cos, sin)
+	step gpu.Binding // of the rows that the ops under construction run over
+	ops  *[]kernels.Op
+	err  error
+}
+
+// NewForward builds the forward pass of a model over its weights and cache. The kernels are compiled afterwards by
+// set.Compile.
+func NewForward(dev gpu.Device, set *kernels.Set, cfg *weights.Config, w *Weights, c *Cache, s Shape) (*Forward, error) {
+	b := &builder{Forward: &Forward{MaxBlocksPerSeq: s.MaxBlocksPerSeq}, dev: dev, set: set, cfg: cfg, Shape: s}
+	b.inputs()
+	if b.err == nil {
+		b.dense(w, c)
+	}
+	if b.err != nil {
+		b.Release()
+		return nil, b.err
+	}
+	return b.Forward, nil
+}
+
+// inputs makes the buffers that the host writes.
+func (b *builder) inputs() {
+	b.Step = b.buffer("step", 2*StepSlot, gpu.UsageUniform|gpu.UsageCopyDst)
+	b.Tokens = b.buffer("tokens", 16*int64(b.MaxTokens), gpu.UsageStorage|gpu.UsageCopyDst)
+	b.BlockTables = b.buffer("block_tables", 4*int64(b.MaxSeqs*b.Shape.MaxBlocksPerSeq), gpu.UsageStorage|gpu.UsageCopyDst)
+	b.LogitRows = b.buffer("logit_rows", 4*int64(b.MaxLogits), gpu.UsageStorage|gpu.UsageCopyDst)
+	positions := b.Shape.MaxBlocksPerSeq * blockSize
+	b.rope = b.buffer("rope_table", ropeTableBytes(b.cfg, positions), gpu.UsageStorage|gpu.UsageCopyDst)
+	if b.err == nil {
+		b.err = b.dev.WriteBuffer(b.rope, 0, gpu.Bytes(ropeTable(b.cfg, positions)))
+	}
+}
+
+func ropeTableBytes(cfg *weights.Config, positions int) int64 {
+	return 4 * int64(positions) * int64(cfg.HeadDim)
+}
+
+// ropeTable is [positions, headDim/2] pairs (cos, sin) of position * theta^(-2i/headDim), computed in f64: WGSL's own sin and
+// cos are too coarse.
+func ropeTable(cfg *weights.Config, positions int) []float32 {
+	half := cfg.HeadDim / 2
+	table := make([]float32, 0, 2*positions*half)
+	freqs := make([]float64, half)
+	for i := range freqs {
+		// transformers computes these frequencies, and the angles, in f32; so must whoever wants its results at high positions.
+		power := float32(math.Pow(cfg.RopeTheta, float64(float32(2*i)/float32(cfg.HeadDim))))
+		freq := 1 / power
+		if cfg.RopeFrequenciesBF16 {
+			freq = roundBF16(freq)
+		}
+		freqs[i] = float64(freq)
+	}
+	for p := range positions {
+		for _, f := range freqs {
+			sin, cos := math.Sincos(float64(float32(float64(p) * f)))
+			table = append(table, float32(cos), float32(sin))
+		}
+	}
+	return table
+}
+
+// roundBF16 rounds to the nearest bf16, ties to even.
+func roundBF16(x float32) float32 {
+	u := math.Float32bits(x)
+	return math.Float32frombits((u + 0x7FFF + u>>16&1) &^ 0xFFFF)
+}
+
+// scratch is an activation buffer of n f32.
+func (b *builder) scratch(label string, n int) gpu.Buffer {
+	return b.buffer(label, 4*int64(n), gpu.UsageStorage|gpu.UsageCopySrc|gpu.UsageCopyDst)
+}
+
+func (b *builder) buffer(label string, size int64, usage gpu.Usage) gpu.Buffer {
+	if b.err != nil {
+		return nil
+	}
+	var buf gpu.Buffer
+	if buf, b.err = b.dev.NewBuffer(label, max(size, 16), usage); b.err == nil {
+		b.buffers = append(b.buffers, buf)
+	}
+	return buf
+}
+
+// over says which rows the ops that follow run over and where they go.
+func (b *builder) over(ops *[]kernels.Op, slot int64) {
+	b.ops, b.step = ops, gpu.Binding{Buffer: b.Step, Offset: slot * StepSlot, Size: 16}
+}
+
+// add takes a new op, or its error, with what it was for.
+func (b *builder) add(op kernels.Op, err error) {
+	if b.err != nil {
+		return
+	}
+	if err != nil {
+		b.err = fmt.Errorf("model: %w", err)
+		return
+	}
+	*b.ops = append(*b.ops, op)
+}
+
+// Release frees the buffers; the ops belong to their kernels.Set.
+func (f *Forward) Release() {
+	for _, b := range f.buffers {
+		b.Release()
+	}
+	f.buffers = nil
+}
+
+// ScratchBytes is the size of everything that is neither weights nor cache, but for a few MiB of the kernels' own.
+func ScratchBytes(cfg *weights.Config, s Shape) int64 {
+	q, kv := cfg.NumHeads*cfg.HeadDim, 2*cfg.NumKVHeads*cfg.HeadDim
+	perToken := 2*cfg.HiddenSize + q + kv + q + 3*cfg.IntermediateSize + 4
+	perLogits := 2*cfg.HiddenSize + 2*cfg.VocabSize // logits on the device and where they are read back
+	return 4*(int64(s.MaxTokens)*int64(perToken)+int64(s.MaxLogits)*int64(perLogits)) +
+		ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize) + 4*int64(s.MaxSeqs*s.MaxBlocksPerSeq)
+}

@@ -1,0 +1,167 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/gpu/cpu"
+	"github.com/pagelight/pagelight/internal/gpu/gputest"
+	"github.com/pagelight/pagelight/internal/kvcache"
+	"github.com/pagelight/pagelight/internal/sched"
+	"github.com/pagelight/pagelight/internal/weights"
+)
+
+// The goldens are tiny random checkpoints with what Hugging Face transformers computes for them in fp32.
+const goldens = "../model/testdata"
+
+type goldenCase struct {
+	Name     string  `json:"name"`
+	InputIDs []int32 `json:"input_ids"`
+	Greedy   []int32 `json:"greedy"`
+}
+
+// devices are the drivers that must agree with the goldens.
+func devices(t *testing.T) map[string]func() gpu.Device {
+	return map[string]func() gpu.Device{
+		"cpu": func() gpu.Device {
+			d, err := cpu.Open(cpu.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		},
+		"gpu":               func() gpu.Device { return gputest.Open(t) },
+		"gpu default limits": func() gpu.Device { return gputest.OpenDefaultLimits(t) },
+	}
+}
+
+func TestGoldens(t *testing.T) {
+	for _, model := range []string{"ernie", "ernie-bias-untied"} {
+		for name, open := range devices(t) {
+			for _, kv := range []struct {
+				f16 bool
+				tol float64 // of the row's largest magnitude
+			}{{false, 5e-4}, {true, 1e-2}} {
+				t.Run(fmt.Sprintf("%s/%s/f16=%v", model, name, kv.f16), func(t *testing.T) {
+					dev := open()
+					defer dev.Close()
+					checkGolden(t, dev, filepath.Join(goldens, model), kv.f16, kv.tol)
+				})
+			}
+		}
+	}
+}
+
+func checkGolden(t *testing.T, dev gpu.Device, dir string, f16 bool, tol float64) {
+	src, err := weights.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	want, err := weights.OpenSafetensors(filepath.Join(dir, "expected.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	data, err := os.ReadFile(filepath.Join(dir, "cases.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []goldenCase
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(context.Background(), dev, src, Config{
+		KVF16: f16, Budget: 1 << 30, MaxModelLen: 512, MaxTokens: 48, MaxLogits: 16, MaxSeqs: 1, NumTokens: src.Config().VocabSize,
+		Progress: func(string, int64, int64, string) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, c := range cases {
+		rows, greedy := run(t, r, c, len(c.Greedy))
+		name, prompt := c.Name+".logits", rows[:len(rows)-len(c.Greedy)+1]
+		if len(c.InputIDs) > 64 {
+			name, prompt = c.Name+".last_logits", prompt[len(prompt)-1:]
+		}
+		compareRows(t, want, name, prompt, tol)
+		compareRows(t, want, c.Name+".greedy_logits", rows[len(rows)-len(c.Greedy):], tol)
+		for i := range c.Greedy {
+			if greedy[i] != c.Greedy[i] {
+				t.Errorf("%s: greedy id %d = %d, want %d", c.Name, i, greedy[i], c.Greedy[i])
+				break
+			}
+		}
+	}
+}
+
+// run gives the logits of every position of prompt and continuation, and the continuation.
+func run(t *testing.T, r *Runner, c goldenCase, steps int) (rows [][]float32, greedy []int32) {
+	t.Helper()
+	pool := kvcache.NewPool(r.Limits().NumBlocks)
+	s := sched.New(sched.Config{MaxBatchedTokens: r.Limits().MaxTokens, MaxLogits: r.Limits().MaxLogits, MaxSeqs: 1}, pool)
+	q := &sched.Sequence{ID: c.Name, Tokens: append([]int32(nil), c.InputIDs...), MaxTokens: len(c.InputIDs) + steps}
+	s.Add(q)
+	defer s.Remove(q)
+	for len(greedy) < steps {
+		p := s.Schedule()
+		res, err := r.Step(context.Background(), p, WantLogits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.NumLogits {
+			rows = append(rows, append([]float32(nil), res.Row(i)...))
+		}
+		s.Done(p)
+		if q.NumComputed == len(q.Tokens) {
+			best := int32(0)
+			last := rows[len(rows)-1]
+			for id, v := range last {
+				if v > last[best] {
+					best = int32(id)
+				}
+			}
+			greedy = append(greedy, best)
+			q.Tokens = append(q.Tokens, best)
+		}
+	}
+	return rows, greedy
+}
+
+func compareRows(t *testing.T, want *weights.Safetensors, name string, got [][]float32, tol float64) {
+	t.Helper()
+	flat, err := want.Float32s(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vocab := len(got[0])
+	if len(flat) != len(got)*vocab {
+		t.Fatalf("%s: reference has %d values, got %d rows of %d", name, len(flat), len(got), vocab)
+	}
+	worst := 0.0
+	for i, row := range got {
+		ref := flat[i*vocab : (i+1)*vocab]
+		most, diff := 0.0, 0.0
+		for j, v := range row {
+			most = max(most, math.Abs(float64(ref[j])))
+			d := math.Abs(float64(v) - float64(ref[j]))
+			if math.IsNaN(d) {
+				d = math.Inf(1)
+			}
+			diff = max(diff, d)
+		}
+		worst = max(worst, diff/most)
+	}
+	if worst > tol {
+		t.Errorf("%s: largest difference is %.2g of the row's largest magnitude, at most %g allowed", name, worst, tol)
+	} else {
+		t.Logf("%s: %.2g", name, worst)
+	}
+}

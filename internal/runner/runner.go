@@ -1,0 +1,208 @@
+// Package runner executes plans: it turns a plan of the scheduler into the numbers that the kernels read, submits recorded
+// programs and reads back tokens or logits. A step writes a few hundred bytes, makes one submission and one read-back;
+// it allocates nothing on the device.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/kvcache"
+	"github.com/pagelight/pagelight/internal/model"
+	"github.com/pagelight/pagelight/internal/sched"
+	"github.com/pagelight/pagelight/internal/weights"
+)
+
+// Want says what a step is to read back.
+type Want uint8
+
+// What a step can read back for the rows that want logits.
+const (
+	WantNothing Want = iota
+	WantIDs          // the best token of each row, found on the device
+	WantLogits       // all logits
+)
+
+// Result is what a step read back. It is valid until the next step.
+type Result struct {
+	IDs    []int32   // [rows] with WantIDs; -1 where the logits hold a NaN
+	Logits []float32 // [rows, vocab] with WantLogits
+	vocab  int
+}
+
+// Row is one row of logits.
+func (r Result) Row(i int) []float32 { return r.Logits[i*r.vocab : (i+1)*r.vocab] }
+
+// Runner runs one model on one device. It belongs to one goroutine.
+type Runner struct {
+	dev     gpu.Device
+	cfg     *weights.Config
+	set     *kernels.Set
+	weights *model.Weights
+	cache   *model.Cache
+	fwd     *model.Forward
+	limits  Limits
+	desc    Description
+
+	idsBack, logitsBack gpu.Buffer // mapped for reading
+	trunks              map[int]gpu.Program
+	heads               map[headKey]gpu.Program
+
+	in  inputs
+	ids []int32
+	out []float32
+}
+
+type headKey struct {
+	rows int
+	want Want
+}
+
+// Limits are what a runner can do, decided when it was opened.
+type Limits struct {
+	NumBlocks   int // of the KV cache
+	MaxModelLen int // tokens of one sequence
+	MaxTokens   int // in one step
+	MaxLogits   int // rows of logits in one step
+	MaxSeqs     int // in one step
+}
+
+// Description says what was opened, for people.
+type Description struct {
+	Parameters                         int64
+	Formats                            string // of the weights
+	WeightBytes, ScratchBytes, KVBytes int64
+	Kernels                            []string
+	Notes                              []string
+}
+
+// Limits says what the runner can do.
+func (r *Runner) Limits() Limits { return r.limits }
+
+// Description says what was opened.
+func (r *Runner) Description() Description { return r.desc }
+
+// Step computes a plan. An error that wraps gpu.ErrDeviceLost is final.
+func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, error) {
+	if err := r.in.write(r.dev, r.fwd, p); err != nil {
+		return Result{}, err
+	}
+	trunk, err := r.trunk(bucket(p.NumTokens, r.limits.MaxTokens))
+	if err != nil {
+		return Result{}, err
+	}
+	if p.NumLogits == 0 {
+		want = WantNothing
+	}
+	if want == WantNothing {
+		// Nothing is read, but the wait keeps at most one step in flight and brings errors home to their step.
+		return Result{}, errors.Join(r.dev.Submit(trunk), r.dev.Wait(ctx))
+	}
+	head, err := r.head(headKey{bucket(p.NumLogits, r.limits.MaxLogits), want})
+	if err != nil {
+		return Result{}, err
+	}
+	if err := r.dev.Submit(trunk, head); err != nil {
+		return Result{}, err
+	}
+	if want == WantIDs {
+		ids := r.ids[:p.NumLogits]
+		return Result{IDs: ids}, r.dev.Read(ctx, r.idsBack, 0, gpu.Bytes(ids))
+	}
+	out := r.out[:p.NumLogits*r.cfg.VocabSize]
+	return Result{Logits: out, vocab: r.cfg.VocabSize}, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
+}
+
+// bucket is the power of two that a step of n rows is rounded up to, but not beyond most: programs are recorded for
+// buckets, and kernels read the true number from the step buffer.
+func bucket(n, most int) int { return min(1<<bits.Len(uint(n-1)), most) }
+
+// trunk gives the program from token ids to hidden states for a bucket of rows.
+func (r *Runner) trunk(rows int) (gpu.Program, error) {
+	if p := r.trunks[rows]; p != nil {
+		return p, nil
+	}
+	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), record(nil, r.fwd.Trunk, rows))
+	if err == nil {
+		r.trunks[rows] = p
+	}
+	return p, err
+}
+
+// head gives the program from hidden states to what is read back.
+func (r *Runner) head(key headKey) (gpu.Program, error) {
+	if p := r.heads[key]; p != nil {
+		return p, nil
+	}
+	cmds := record(nil, r.fwd.Head, key.rows)
+	if key.want == WantIDs {
+		cmds = record(cmds, r.fwd.Pick, key.rows)
+		cmds = append(cmds, gpu.Command{CopySrc: r.fwd.IDs, CopyDst: r.idsBack, CopySize: int64(4 * key.rows)})
+	} else {
+		cmds = append(cmds, gpu.Command{CopySrc: r.fwd.Logits, CopyDst: r.logitsBack, CopySize: int64(4 * key.rows * r.cfg.VocabSize)})
+	}
+	p, err := r.dev.NewProgram(fmt.Sprintf("head of %d rows", key.rows), cmds)
+	if err == nil {
+		r.heads[key] = p
+	}
+	return p, err
+}
+
+func record(cmds []gpu.Command, ops []kernels.Op, rows int) []gpu.Command {
+	for _, op := range ops {
+		cmds = append(cmds, op.Record(rows)...)
+	}
+	return cmds
+}
+
+// DispatchesPerToken counts the dispatches of a decode step of one sequence.
+func (r *Runner) DispatchesPerToken() int {
+	return len(record(record(record(nil, r.fwd.Trunk, 1), r.fwd.Head, 1), r.fwd.Pick, 1))
+}
+
+// warmup runs the steps that come first for every user, so that what drivers build late is built before anyone waits: a
+// prompt and one token. Nothing is stored in the cache.
+func (r *Runner) warmup(ctx context.Context) error {
+	n := min(r.limits.MaxTokens, kvcache.BlockSize, r.limits.MaxModelLen)
+	for _, rows := range slices.Compact([]int{n, 1}) {
+		q := &sched.Sequence{ID: "warm-up", Tokens: make([]int32, rows)}
+		q.Table = make(kvcache.Table, kvcache.NumBlocksFor(rows)) // block 0, which nobody holds yet
+		p := &sched.Plan{Chunks: []sched.Chunk{{Seq: q, Tokens: q.Tokens, Logits: 1}}, NumTokens: rows, NumLogits: 1}
+		if _, err := r.Step(ctx, p, WantIDs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close frees everything that the runner made; the device stays open.
+func (r *Runner) Close() {
+	for _, p := range r.trunks {
+		p.Release()
+	}
+	for _, p := range r.heads {
+		p.Release()
+	}
+	if r.set != nil {
+		r.set.Release()
+	}
+	if r.fwd != nil {
+		r.fwd.Release()
+	}
+	if r.cache != nil {
+		r.cache.Release()
+	}
+	if r.weights != nil {
+		r.weights.Release()
+	}
+	for _, b := range []gpu.Buffer{r.idsBack, r.logitsBack} {
+		if b != nil {
+			b.Release()
+		}
+	}
+}
