@@ -55,7 +55,7 @@ func newDevice(instance *wgpu.Instance, c candidate, opts Options) (*device, err
 	want := wgpu.DefaultLimits() // "undefined" everywhere, which the library takes for WebGPU's defaults
 	if !opts.DefaultLimits {
 		// All of the adapter's own: a field left 0 would ask for 0.
-		want = c.adapter.GetLimits().Limits
+		want = bounded(c.adapter.GetLimits().Limits)
 	}
 	want.MaxPushConstantSize = 0 // GetLimits leaves garbage there
 	desc := &wgpu.DeviceDescriptor{Label: opts.Label, RequiredLimits: &wgpu.RequiredLimits{Limits: want}}
@@ -63,12 +63,8 @@ func newDevice(instance *wgpu.Instance, c candidate, opts Options) (*device, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", c.info.Name, gpu.ErrNoAdapter, err)
 	}
-	limits := gpu.DefaultLimits
-	if !opts.DefaultLimits {
-		limits = convertLimits(want)
-	}
 	d := &device{
-		info: c.info, limits: limits, spin: time.Millisecond,
+		info: c.info, limits: convertLimits(wrapper.GetLimits().Limits), spin: time.Millisecond,
 		instance: instance, adapter: c.adapter,
 		raw:     *(*C.WGPUDevice)(unsafe.Pointer(wrapper)),
 		cerr:    (*C.pl_error)(C.calloc(1, C.sizeof_pl_error)),
@@ -81,6 +77,22 @@ func newDevice(instance *wgpu.Instance, c candidate, opts Options) (*device, err
 	}
 	d.queue = C.wgpuDeviceGetQueue(d.raw)
 	return d, nil
+}
+
+// bounded keeps the limits that matter off the largest number of their type. Adapters report that for "no limit" (NVIDIA's
+// buffer size), and asked for it means "undefined": the library would then give WebGPU's default.
+func bounded(l wgpu.Limits) wgpu.Limits {
+	for _, n := range []*uint64{&l.MaxBufferSize, &l.MaxStorageBufferBindingSize, &l.MaxUniformBufferBindingSize} {
+		*n = min(*n, math.MaxInt64)
+	}
+	for _, n := range []*uint32{
+		&l.MaxStorageBuffersPerShaderStage, &l.MaxUniformBuffersPerShaderStage, &l.MaxBindingsPerBindGroup,
+		&l.MaxComputeWorkgroupStorageSize, &l.MaxComputeInvocationsPerWorkgroup, &l.MaxComputeWorkgroupsPerDimension,
+		&l.MaxComputeWorkgroupSizeX, &l.MaxComputeWorkgroupSizeY, &l.MaxComputeWorkgroupSizeZ,
+	} {
+		*n = min(*n, math.MaxInt32)
+	}
+	return l
 }
 
 // convertLimits takes the limits that matter, rounded so that every buffer within them has a size that is a multiple of 4.

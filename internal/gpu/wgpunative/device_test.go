@@ -60,6 +60,10 @@ func TestInfoIsForPeople(t *testing.T) {
 		l.MaxStorageBuffers < gpu.DefaultLimits.MaxStorageBuffers || l.OffsetAlignment < 1 || l.OffsetAlignment > 256 {
 		t.Errorf("limits below WebGPU's: %+v", l)
 	}
+	if info.Vendor == "nvidia" && (l.MaxBufferSize < 1<<40 || l.MaxStorageBinding < 1<<31) {
+		t.Errorf("limits below those of the adapter: %+v", l)
+	}
+	t.Logf("%+v %+v", info, l)
 }
 
 func TestAdaptersListsWhatOpenOpens(t *testing.T) {
