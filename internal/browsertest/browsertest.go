@@ -32,6 +32,9 @@ const (
 	None        Adapter = "none"        // navigator.gpu exists and gives no adapter
 )
 
+// InsecureHost is a name for 127.0.0.1 that the browser does not take for a secure origin.
+const InsecureHost = "insecure.test"
+
 // Required says whether a missing browser is a failure.
 func Required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("REQUIRE_GPU") == "1"
@@ -87,6 +90,7 @@ func Start(t testing.TB, adapter Adapter) *Browser {
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("disable-background-timer-throttling", true), chromedp.Flag("disable-renderer-backgrounding", true),
 		chromedp.Flag("disable-hang-monitor", true), chromedp.Flag("disable-default-apps", true),
+		chromedp.Flag("host-resolver-rules", "MAP "+InsecureHost+" 127.0.0.1"),
 		chromedp.Flag("force-color-profile", "srgb"), chromedp.WindowSize(1280, 800),
 	}
 	switch adapter {
@@ -250,7 +254,7 @@ func goWASM(t testing.TB, args ...string) {
 	t.Helper()
 	cmd := exec.Command("go", args...)
 	cmd.Dir = Root(t)
-	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -245,7 +245,7 @@ func TestBlob(t *testing.T) {
 	}
 	array := js.Global().Get("Uint8Array").New(size)
 	js.CopyBytesToJS(array, data)
-	blob, err := NewBlob(array.Get("buffer"))
+	blob, err := NewBlob(array.Get("buffer"), false)
 	check(t, err)
 	if blob.Size() != size {
 		t.Errorf("size is %d", blob.Size())
@@ -276,10 +276,10 @@ func TestBlob(t *testing.T) {
 	if _, err := d.WriteBlob(dst, 0, blob, 0, size+4); !errors.Is(err, gpu.ErrInvalid) {
 		t.Errorf("a write past the end gives %v", err)
 	}
-	blob.Release()
-	blob.Release()
+	check(t, blob.Close())
+	check(t, blob.Close())
 	if _, err := d.WriteBlob(dst, 0, blob, 0, 4); !errors.Is(err, gpu.ErrInvalid) {
-		t.Errorf("a write from a released blob gives %v", err)
+		t.Errorf("a write from a closed blob gives %v", err)
 	}
 	if handled, err := d.WriteBlob(dst, 0, bytes.NewReader(data), 0, 4); handled || err != nil {
 		t.Errorf("another kind of blob: %v, %v", handled, err)
