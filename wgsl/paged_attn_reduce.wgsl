@@ -37,7 +37,7 @@ struct Step {
 @group(0) @binding(2) var<storage, read> partial: array<f32>;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
 
-const LOWEST: f32 = -3.40282347e38; // -FLT_MAX; WGSL has no infinity
+const LOWEST: f32 = -3.4028234e38; // -FLT_MAX; WGSL has no infinity
 
 @compute @workgroup_size(WG)
 fn paged_attn_reduce(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,

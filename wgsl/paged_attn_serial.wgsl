@@ -52,7 +52,7 @@ struct Step {
 @group(0) @binding(6) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(7) var<storage, read_write> out: array<vec4<f32>>;
 
-const LOWEST: f32 = -3.40282347e38; // -FLT_MAX; WGSL has no infinity
+const LOWEST: f32 = -3.4028234e38; // -FLT_MAX; WGSL has no infinity
 const OCTETS: u32 = HEAD_DIM / 8u;
 const VECS: u32 = HEAD_DIM / 4u;
 

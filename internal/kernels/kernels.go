@@ -70,14 +70,16 @@ type Tuning struct {
 	MatmulRows int
 	// PrefillRows is the least number of rows for which Attention takes the prefill kernel. The serial kernel serves both.
 	PrefillRows int
+	// Workgroups is how many keep the device busy: the fewer rows a step has, the more parts a context is cut into.
+	Workgroups int
 }
 
 // TuningFor is the choice that suits a device.
 func TuningFor(info gpu.Info) Tuning {
 	if info.BarrierFree {
-		return Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1}
+		return Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 9, PrefillRows: 65}
+	return Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.

@@ -11,17 +11,14 @@ type attnDecodeParams struct {
 	Parts, Pad0, Pad1                    uint32
 }
 
-// How the context is split.
-const (
-	decodePart       = 64   // tokens per partition
-	decodeWorkgroups = 1024 // enough to fill a large GPU: more rows are split into fewer partitions
-)
+// decodePart is the number of tokens in a partition of the context.
+const decodePart = 64
 
 // decodeParts is the number of partitions for rows rows: enough workgroups for the device, no more than the context has, and
 // few distinct numbers, for each needs bind groups of its own.
-func decodeParts(rows, heads, maxBlocks int) int {
+func (s *Set) decodeParts(rows, heads, maxBlocks int) int {
 	most := ceil(maxBlocks*BlockSize, decodePart)
-	want := min(ceil(decodeWorkgroups, rows*heads), most)
+	want := min(ceil(s.tuning.Workgroups, rows*heads), most)
 	parts := 1
 	for parts < want {
 		parts *= 4
@@ -43,7 +40,7 @@ func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch
 	size := int64(0)
 	recorded := map[int][]*dispatch{} // by partitions
 	for m := 1; m <= rows; m++ {
-		parts := decodeParts(m, a.Heads, a.MaxBlocks)
+		parts := s.decodeParts(m, a.Heads, a.MaxBlocks)
 		size = max(size, 4*int64(m)*int64(a.Heads)*int64(parts)*int64(a.HeadDim+2))
 		if recorded[parts] == nil {
 			recorded[parts] = []*dispatch{
@@ -71,5 +68,5 @@ func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch
 		}
 		return nil
 	})
-	return func(rows int) []*dispatch { return recorded[decodeParts(rows, a.Heads, a.MaxBlocks)] }, nil
+	return func(rows int) []*dispatch { return recorded[s.decodeParts(rows, a.Heads, a.MaxBlocks)] }, nil
 }

@@ -1,0 +1,93 @@
+package conformance
+
+import (
+	"math"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/ref"
+)
+
+// tokenRun is some neighbouring tokens of one sequence in a step.
+type tokenRun struct{ from, to int } // positions from..to-1
+
+// attnStep is the runs of a step, each of its own sequence.
+type attnStep []tokenRun
+
+// decodeRuns has single tokens with contexts around the edges of blocks (16) and of partitions (64).
+var decodeRuns = []attnStep{
+	{{0, 1}},
+	{{15, 16}, {16, 17}, {14, 15}},
+	{{63, 64}, {64, 65}, {2, 3}, {299, 300}},
+}
+
+// longRuns has the beginnings and later chunks of prompts, mixed with single tokens, around the edges of query tiles (16).
+var longRuns = []attnStep{
+	{{0, 17}},
+	{{5, 20}, {33, 34}, {0, 3}},
+	{{40, 41}, {7, 40}, {0, 1}, {16, 20}},
+}
+
+// attentionCase runs steps for each head dimension, with a different number of heads per KV head each time.
+func attentionCase(b *bench, f16 bool, dims []int, steps []attnStep) error {
+	groups := []int{1, 3, 7, 8}
+	for i, d := range dims {
+		for j, step := range steps {
+			group := groups[(i+j)%len(groups)]
+			kvHeads := 1 + (i+j)%2
+			if err := attention(b, f16, d, kvHeads, group, step, (i+j)%3); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// attention adds one step. The blocks of sequences are shuffled; whatever no sequence has is NaN or nonsense.
+func attention(b *bench, f16 bool, d, kvHeads, group int, step attnStep, surplus int) error {
+	heads := kvHeads * group
+	maxBlocks, blocks := 0, 0
+	for _, r := range step {
+		n := (r.to + kernels.BlockSize - 1) / kernels.BlockSize
+		maxBlocks, blocks = max(maxBlocks, n), blocks+n
+	}
+	maxBlocks += surplus
+	free := b.Perm(blocks + 2)
+	k, v := b.emptyCache(len(free), kvHeads, d, f16), b.emptyCache(len(free), kvHeads, d, f16)
+	tables := poisoned(len(step) * maxBlocks) // a block number far outside the cache
+	var tokens []ref.Token
+	for seq, r := range step {
+		for block := range (r.to + kernels.BlockSize - 1) / kernels.BlockSize {
+			tables[seq*maxBlocks+block], free = uint32(free[0]), free[1:]
+		}
+		context := make([]ref.Token, r.to)
+		for t := range context {
+			slot := tables[seq*maxBlocks+t/kernels.BlockSize]*kernels.BlockSize + uint32(t%kernels.BlockSize)
+			context[t] = ref.Token{Position: uint32(t), Slot: slot, Seq: uint32(seq)}
+		}
+		kv := b.uniform(r.to * 2 * kvHeads * d)
+		ref.KVStore(&ref.KVStoreArgs{
+			Tokens: context, RowStride: 2 * kvHeads * d, VOffset: kvHeads * d, QKV: kv, K: k, V: v,
+		}, 0, r.to)
+		tokens = append(tokens, context[r.from:]...)
+	}
+	rows := len(tokens)
+	bucket, stride := rows+surplus, (heads+2*kvHeads)*d+4*surplus
+	qkv := b.rowsOf(rows, bucket, stride)
+	for i := range qkv {
+		qkv[i] *= 3 // scores that differ enough for the softmax to matter
+	}
+	scale := float32(1 / math.Sqrt(float64(d)))
+	want := poisonedFloats(bucket * heads * d)
+	ref.PagedAttn(&ref.PagedAttnArgs{
+		Tokens: tokens, BlockTables: tables, MaxBlocks: maxBlocks, Heads: heads, RowStride: stride, Scale: scale,
+		QKV: qkv, K: k, V: v, Out: want,
+	}, 0, rows)
+	op, err := b.set.Attention(kernels.AttentionArgs{
+		Rows: bucket, Heads: heads, KVHeads: kvHeads, HeadDim: d, RowStride: stride, MaxBlocks: maxBlocks, F16: f16,
+		Tokens: b.tokens(tokens, bucket), BlockTables: b.input(tables), QKV: b.inputFloats(qkv),
+		KCache: b.buffer("k", k.Words, gpu.UsageStorage), VCache: b.buffer("v", v.Words, gpu.UsageStorage),
+		Out: b.outputFloats("attention out", attended, poisonedFloats(bucket*heads*d), want), Step: b.step(rows),
+	})
+	return b.run(op, err, bucket)
+}

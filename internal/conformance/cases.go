@@ -1,0 +1,155 @@
+// Package conformance holds every kernel, on any device, against its plain form in internal/ref: edge shapes and seeded
+// random ones, in every variant, whether or not the device would choose it.
+//
+// Outputs are filled with a NaN before a kernel runs, and end in guard words: a kernel must write what ref writes and
+// nothing else. Cache slots and table entries that no sequence owns hold NaN and nonsense: reading them shows.
+//
+// The suite knows no driver. It runs in native tests, in the browser, and as the self-test of doctor and of the page.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/quant"
+)
+
+// Level says how much to run.
+type Level uint8
+
+// The levels.
+const (
+	Quick Level = iota // each kernel once or twice, in the variants that the device uses: a self-test
+	Full               // every kernel, variant, weight format and edge shape
+)
+
+// Case is one kernel in one specialisation, with several shapes.
+type Case struct {
+	Name string // kernel/specialisation
+
+	seed   uint64
+	fill   func(b *bench) error // adds shapes to the bench
+	tuning *kernels.Tuning      // nil for the device's own choice of variants
+}
+
+// Result is what a case measured.
+type Result struct {
+	Name   string  `json:"name"`
+	Shapes int     `json:"shapes"`  // how many
+	Values int     `json:"values"`  // compared
+	MaxAbs float64 `json:"max_abs"` // the largest difference from ref
+	MaxRel float64 `json:"max_rel"` // the largest difference over the tolerance's magnitude, of values that are not tiny
+}
+
+// Run runs the case on dev. The error names the first value that is off.
+func (c Case) Run(ctx context.Context, dev gpu.Device) error {
+	_, err := c.Measure(ctx, dev)
+	return err
+}
+
+// Measure is Run that also tells how close the device came.
+func (c Case) Measure(ctx context.Context, dev gpu.Device) (Result, error) {
+	result := Result{Name: c.Name}
+	tuning := kernels.TuningFor(dev.Info())
+	if c.tuning != nil {
+		tuning = *c.tuning
+	}
+	b := newBench(ctx, dev, tuning, c.seed)
+	defer b.release()
+	err := c.fill(b)
+	if err == nil {
+		err = b.finish(&result)
+	}
+	if err != nil {
+		return result, fmt.Errorf("conformance: %s: %w", c.Name, err)
+	}
+	return result, nil
+}
+
+// Run runs the cases of a level and tells report of each, until ctx ends. It returns the first error after all have run.
+func Run(ctx context.Context, dev gpu.Device, level Level, report func(Result, error)) error {
+	var first error
+	for _, c := range Cases(level) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		result, err := c.Measure(ctx, dev)
+		if first == nil {
+			first = err
+		}
+		if report != nil {
+			report(result, err)
+		}
+	}
+	return first
+}
+
+// The choices of variants that cases force.
+var (
+	forceMatvec  = kernels.Tuning{MatmulRows: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	forceMatmul  = kernels.Tuning{MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
+	forceStrides = kernels.Tuning{MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
+	serialMatvec = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
+	serialMatmul = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
+)
+
+// Cases lists the cases of a level.
+func Cases(level Level) []Case {
+	var list []Case
+	add := func(name string, tuning *kernels.Tuning, fill func(*bench) error) {
+		list = append(list, Case{Name: name, seed: uint64(len(list)) + 1, tuning: tuning, fill: fill})
+	}
+	if level == Quick {
+		q4, f16 := quant.Format{Kind: quant.Q4, Group: 32}, quant.Format{Kind: quant.F16}
+		add("embed/q4g32", nil, func(b *bench) error { return embedCase(b, q4) })
+		add("rms_norm", nil, func(b *bench) error { return rmsNormCase(b, []int{257, 1024}) })
+		add("matvec/q4g32", nil, func(b *bench) error { return linearQuick(b, q4, 1) })
+		add("matvec/f16", nil, func(b *bench) error { return linearQuick(b, f16, 1) })
+		add("matmul/q4g32", nil, func(b *bench) error { return linearQuick(b, q4, 66) })
+		add("rope", nil, func(b *bench) error { return ropeCase(b, []int{128}) })
+		add("kv_store/f16", nil, func(b *bench) error { return kvStoreCase(b, true, []int{128}) })
+		add("attention/decode", nil, func(b *bench) error { return attentionCase(b, true, []int{128}, decodeRuns) })
+		add("attention/prefill", nil, func(b *bench) error { return attentionCase(b, true, []int{128}, longRuns) })
+		add("silu_mul", nil, siluMulCase)
+		add("gather_rows", nil, gatherRowsCase)
+		add("argmax", nil, argmaxCase)
+		return list
+	}
+
+	dims := []int{16, 48, 80, 128, 256}
+	for _, f := range quant.Formats() {
+		add("embed/"+f.String(), nil, func(b *bench) error { return embedCase(b, f) })
+	}
+	norms := []int{1, 7, 255, 256, 257, 768, 1000, 1024}
+	add("rms_norm", &forceMatmul, func(b *bench) error { return rmsNormCase(b, norms) })
+	add("rms_norm_serial", &serialMatmul, func(b *bench) error { return rmsNormCase(b, norms) })
+	for _, f := range quant.Formats() {
+		few := func(b *bench) error { return linearCase(b, f, fewRows) }
+		many := func(b *bench) error { return linearCase(b, f, manyRows) }
+		add("matvec/"+f.String(), &forceMatvec, few)
+		add("matvec_serial/"+f.String(), &serialMatvec, few)
+		add("matmul/"+f.String(), &forceMatmul, many)
+		add("matmul_serial/"+f.String(), &serialMatmul, few)
+	}
+	add("linear/mixed_parts", nil, linearMixedParts)
+	add("rope", nil, func(b *bench) error { return ropeCase(b, dims) })
+	for _, f16 := range []bool{false, true} {
+		suffix := map[bool]string{false: "/f32", true: "/f16"}[f16]
+		runs := slices.Concat(decodeRuns, longRuns)
+		add("kv_store"+suffix, nil, func(b *bench) error { return kvStoreCase(b, f16, dims) })
+		add("paged_attn_decode"+suffix, &forceMatvec, func(b *bench) error { return attentionCase(b, f16, dims, runs) })
+		add("paged_attn_decode_strides"+suffix, &forceStrides, func(b *bench) error {
+			return attentionCase(b, f16, []int{48, 128}, decodeRuns)
+		})
+		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, f16, dims, runs) })
+		add("paged_attn_serial"+suffix, &serialMatmul, func(b *bench) error { return attentionCase(b, f16, dims, runs) })
+	}
+	add("silu_mul", nil, siluMulCase)
+	add("gather_rows", nil, gatherRowsCase)
+	add("argmax", nil, argmaxCase)
+	return list
+}

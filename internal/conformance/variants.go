@@ -1,0 +1,77 @@
+package conformance
+
+import (
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/wgsl"
+)
+
+// Variants describes kernels with every kind of specialisation that the engine can ask for: each weight format, each value
+// of each switch, and head dimensions that differ in how they divide. Compilers are tried on all of them.
+func Variants() ([]gpu.PipelineDesc, error) {
+	var descs []gpu.PipelineDesc
+	add := func(name string, format *quant.Format, consts wgsl.Consts) error {
+		desc, err := kernels.Describe(name, format, consts)
+		if err == nil {
+			descs = append(descs, desc)
+		}
+		return err
+	}
+	for _, k := range wgsl.Kernels() {
+		var formats []*quant.Format
+		if k.Weights {
+			for _, f := range quant.Formats() {
+				formats = append(formats, &f)
+			}
+		} else {
+			formats = []*quant.Format{nil}
+		}
+		for _, f := range formats {
+			for _, c := range constSets(k.Name, f) {
+				if err := add(k.Name, f, c); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return descs, nil
+}
+
+// constSets are the constants with which a kernel is tried.
+func constSets(name string, f *quant.Format) []wgsl.Consts {
+	switch name {
+	case "matvec":
+		list := []wgsl.Consts{{"ROWS_M": 1, "WIDE": 0}, {"ROWS_M": 4, "WIDE": 0}}
+		if f.Group%32 == 0 {
+			list = append(list, wgsl.Consts{"ROWS_M": 1, "WIDE": 1}, wgsl.Consts{"ROWS_M": 4, "WIDE": 1})
+		}
+		return list
+	case "matvec_serial":
+		list := []wgsl.Consts{{"WIDE": 0}}
+		if f.Group%32 == 0 {
+			list = append(list, wgsl.Consts{"WIDE": 1})
+		}
+		return list
+	case "rope", "paged_attn_reduce":
+		return []wgsl.Consts{{"HEAD_DIM": 16}, {"HEAD_DIM": 128}}
+	case "kv_store":
+		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_F16": 1}, {"HEAD_DIM": 128, "KV_F16": 0}}
+	case "paged_attn_decode", "paged_attn_prefill", "paged_attn_serial":
+		var list []wgsl.Consts
+		for _, d := range []uint32{16, 48, 80, 128, 256} {
+			for _, f16 := range []uint32{0, 1} {
+				c := wgsl.Consts{"HEAD_DIM": d, "KV_F16": f16}
+				if name == "paged_attn_prefill" {
+					c["TILE"] = 16
+					if d > 128 {
+						c["TILE"] = 8
+					}
+				}
+				list = append(list, c)
+			}
+		}
+		return list
+	}
+	return []wgsl.Consts{nil}
+}
