@@ -3,6 +3,9 @@ package engine
 import (
 	"errors"
 	"fmt"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/sample"
 )
 
 // ErrClosed says that the engine was closed.
@@ -46,3 +49,12 @@ func (e *MemoryError) Error() string {
 }
 
 func (e *MemoryError) Unwrap() error { return e.Err }
+
+// ErrDeviceLost says that the device was reset or removed while it was working.
+var ErrDeviceLost = gpu.ErrDeviceLost
+
+// ErrNoAdapter says that there is no device of the kind asked for.
+var ErrNoAdapter = gpu.ErrNoAdapter
+
+// ErrInvalidLogits says that the model computed NaN or infinite logits, from which no token can be chosen.
+var ErrInvalidLogits = sample.ErrNaN

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/pagelight/pagelight/engine/local"
+	"github.com/pagelight/pagelight/internal/conformance"
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/gpu/wgpunative"
+)
+
+type doctorCmd struct {
+	Full bool `help:"Run the whole conformance suite instead of the quick self-test (minutes on a software adapter)."`
+	JSON bool `name:"json" help:"Print a JSON object."`
+}
+
+// diagnosis is what doctor --json prints.
+type diagnosis struct {
+	Version  string         `json:"version"`
+	Go       string         `json:"go"`
+	Platform string         `json:"platform"`
+	Devices  []deviceReport `json:"devices"`
+	Auto     string         `json:"auto"` // what --device auto takes for the built-in model
+	OK       bool           `json:"ok"`
+}
+
+type deviceReport struct {
+	Adapter gpu.Info     `json:"adapter"`
+	Limits  *gpu.Limits  `json:"limits,omitempty"`
+	Tests   []testReport `json:"self_test,omitempty"`
+	Passed  int          `json:"passed"`
+	Failed  int          `json:"failed"`
+	Error   string       `json:"error,omitempty"`
+}
+
+type testReport struct {
+	Name   string  `json:"name"`
+	OK     bool    `json:"ok"`
+	Error  string  `json:"error,omitempty"`
+	Millis float64 `json:"ms"`
+}
+
+// Run looks at every device and tests every kernel on it. It fails when a kernel does.
+func (c *doctorCmd) Run(a *app) error {
+	d := diagnosis{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, OK: true}
+	adapters, err := wgpunative.Adapters()
+	if err != nil && !errors.Is(err, gpu.ErrNoAdapter) {
+		return err
+	}
+	if !c.JSON {
+		fmt.Fprintf(a.stdout, "pagelight %s, %s, %s\n", d.Version, d.Go, d.Platform)
+		if len(adapters) == 0 {
+			fmt.Fprintln(a.stdout, "no WebGPU adapter: install a Vulkan driver (a software one: apt-get install mesa-vulkan-drivers)")
+		}
+	}
+	for _, info := range adapters {
+		d.add(a, c, info, func() (gpu.Device, error) {
+			return wgpunative.Open(a.ctx, wgpunative.Options{Prefer: info.Kind, Adapter: info.Name})
+		})
+	}
+	d.add(a, c, gpu.Info{Kind: gpu.KindCPU}, func() (gpu.Device, error) {
+		return local.OpenDevice(a.ctx, local.Options{Device: "cpu"}, nil)
+	})
+	if err := d.chooseAuto(a.ctx); err != nil {
+		return err
+	}
+	switch {
+	case c.JSON:
+		err = printJSON(a.stdout, d)
+	default:
+		_, err = fmt.Fprintf(a.stdout, "--device auto takes %s for the built-in model\n", d.Auto)
+	}
+	if err == nil && !d.OK {
+		err = errors.New("doctor: at least one kernel or device failed")
+	}
+	return err
+}
+
+// chooseAuto says what --device auto would take.
+func (d *diagnosis) chooseAuto(ctx context.Context) error {
+	src, err := local.OpenModel(local.Builtin, "none", nil)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dev, err := local.OpenDevice(ctx, local.Options{}, src)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	d.Auto = dev.Info().Name
+	return nil
+}
+
+// add tests one device and prints what it found as it goes.
+func (d *diagnosis) add(a *app, c *doctorCmd, info gpu.Info, open func() (gpu.Device, error)) {
+	r := deviceReport{Adapter: info}
+	dev, err := open()
+	if err != nil {
+		r.Error = err.Error()
+		d.OK = false
+	} else {
+		defer dev.Close()
+		limits := dev.Limits()
+		r.Adapter, r.Limits = dev.Info(), &limits
+		if !c.JSON {
+			printDevice(a, &r)
+		}
+		r.test(a, c, dev)
+		d.OK = d.OK && r.Failed == 0
+	}
+	if !c.JSON {
+		if r.Error != "" {
+			fmt.Fprintf(a.stdout, "%s\n  cannot be opened: %s\n", r.Adapter.Name, r.Error)
+		} else {
+			fmt.Fprintf(a.stdout, "  self-test: %d passed, %d failed\n", r.Passed, r.Failed)
+		}
+	}
+	d.Devices = append(d.Devices, r)
+}
+
+func printDevice(a *app, r *deviceReport) {
+	i, l := r.Adapter, r.Limits
+	fmt.Fprintf(a.stdout, "%s (%s, %s)\n", i.Name, i.Kind, i.Backend)
+	fmt.Fprintf(a.stdout, "  buffer up to %s, binding up to %s, workgroup memory %s, %d invocations\n",
+		byteSize(l.MaxBufferSize), byteSize(l.MaxStorageBinding), byteSize(l.MaxWorkgroupMemory), l.MaxInvocations)
+	if len(i.Features) > 0 {
+		fmt.Fprintf(a.stdout, "  features %v\n", i.Features)
+	}
+	if i.BarrierFree {
+		fmt.Fprintln(a.stdout, "  runs on the processor: kernels without barriers are used")
+	}
+}
+
+// test runs the conformance cases.
+func (r *deviceReport) test(a *app, c *doctorCmd, dev gpu.Device) {
+	level := conformance.Quick
+	if c.Full {
+		level = conformance.Full
+	}
+	for _, tc := range conformance.Cases(level) {
+		if a.ctx.Err() != nil {
+			return
+		}
+		start := time.Now()
+		err := tc.Run(a.ctx, dev)
+		t := testReport{Name: tc.Name, OK: err == nil, Millis: float64(time.Since(start).Microseconds()) / 1000}
+		if err != nil {
+			t.Error = err.Error()
+			r.Failed++
+			if !c.JSON {
+				fmt.Fprintf(a.stdout, "  FAILED %v\n", err)
+			}
+		} else {
+			r.Passed++
+		}
+		r.Tests = append(r.Tests, t)
+	}
+}

@@ -1,0 +1,132 @@
+// Command pagelight runs ERNIE-4.5 on this machine: it chats, serves an OpenAI-compatible API and a page, and measures.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/pagelight/pagelight/engine"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// Exit codes. A script can tell a wrong call from a model that does not load from an answer that failed.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // the work was begun and failed
+	exitUsage       = 2 // the call is wrong
+	exitModel       = 3 // the model cannot be opened: missing or broken files, not enough memory
+	exitDevice      = 4 // there is no device of the kind asked for, or it was lost
+	exitInterrupted = 130
+)
+
+// cli is the command line.
+type cli struct {
+	Serve      serveCmd      `cmd:"" help:"Serve the OpenAI-compatible API and the page."`
+	Chat       chatCmd       `cmd:"" help:"Chat with a model in the terminal."`
+	Generate   generateCmd   `cmd:"" help:"Answer one prompt and stop."`
+	Tokenize   tokenizeCmd   `cmd:"" help:"Turn texts into token ids, or back."`
+	Logits     logitsCmd     `cmd:"" help:"Compute the logits of test cases."`
+	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
+	Export     exportCmd     `cmd:"" help:"Write the page as a folder for any file host."`
+	Doctor     doctorCmd     `cmd:"" help:"Show what this machine offers and test every kernel on it."`
+
+	Version kong.VersionFlag `help:"Print the version and exit."`
+}
+
+// usageError is an error in how the program was called.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// modelError is an error in opening a model.
+type modelError struct{ error }
+
+func (e modelError) Unwrap() error { return e.error }
+
+// app is what every command gets.
+type app struct {
+	ctx    context.Context
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is main without the process: it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var c cli
+	exit := -1
+	parser, err := kong.New(&c,
+		kong.Name("pagelight"),
+		kong.Description("One engine for ERNIE-4.5: in a browser tab, on a server, on the command line.\n\n"+
+			"A MODEL is a folder (a Hugging Face checkpoint or a Pagelight bundle), a file in one, \"builtin\" (a tiny English and Chinese "+
+			"chat model that is part of this program), or \"synthetic:ernie-4.5-0.3b\" (a speed test of full size)."),
+		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.DefaultEnvars("PAGELIGHT"), kong.Vars{"version": "pagelight " + version},
+		kong.Writers(stdout, stderr), kong.Exit(func(code int) { exit = code; panic(exitPanic{}) }),
+	)
+	if err != nil {
+		panic("BUG: command line: " + err.Error())
+	}
+	kctx, err := parse(parser, args)
+	switch {
+	case exit >= 0: // --help or --version
+		return exit
+	case err != nil:
+		fmt.Fprintf(stderr, "pagelight: %v\nRun \"pagelight --help\" or \"pagelight COMMAND --help\" for what there is.\n", err)
+		return exitUsage
+	}
+	err = kctx.Run(&app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr})
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "pagelight: %v\n", err)
+	return exitCode(ctx, err)
+}
+
+// exitPanic carries kong's wish to exit out of its depths.
+type exitPanic struct{}
+
+func parse(parser *kong.Kong, args []string) (ctx *kong.Context, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(exitPanic); !ok {
+				panic(r)
+			}
+		}
+	}()
+	return parser.Parse(args)
+}
+
+func exitCode(ctx context.Context, err error) int {
+	var usage usageError
+	var model modelError
+	var param *engine.ParamError
+	var long *engine.ContextLengthError
+	switch {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.Is(err, engine.ErrNoAdapter), errors.Is(err, engine.ErrDeviceLost):
+		return exitDevice
+	case errors.As(err, &model):
+		return exitModel
+	case errors.As(err, &usage), errors.As(err, &param), errors.As(err, &long):
+		return exitUsage
+	}
+	return exitFailed
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/pagelight/pagelight/engine"
+	"github.com/pagelight/pagelight/engine/local"
+)
+
+// modelFlags are the flags of every command that opens a model.
+type modelFlags struct {
+	Device      string   `enum:"auto,gpu,cpu" default:"auto" help:"What computes: auto (a GPU, else the faster of a software adapter and the processor), gpu (any adapter), cpu."`
+	Quant       string   `enum:"none,q8,q4" default:"none" help:"Weights: none (as stored), q8 or q4 (every matrix)."`
+	KV          string   `name:"kv" enum:"f16,f32" default:"f16" help:"How keys and values are cached."`
+	GPUMemory   byteSize `name:"gpu-memory" placeholder:"BYTES" help:"Budget for weights, cache and scratch (512M, 2G); WebGPU does not tell how much is free. Default by kind of device: 8G for a GPU, else 4G."`
+	MaxModelLen int      `placeholder:"N" help:"Longest prompt and answer together, in tokens. Default: what the model was made for, if the cache holds it."`
+	LogLevel    string   `enum:"debug,info,warn,error" default:"${log_level=warn}" help:"Least severe message to log (debug, info, warn, error)."`
+}
+
+// logger writes to standard error, so that standard output holds results only.
+func (f *modelFlags) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.LogLevel)); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// open opens a model for a command, showing progress where a person watches.
+func (f *modelFlags) open(a *app, model string, cfg engine.Config) (*engine.Engine, error) {
+	log := f.logger(a.stderr)
+	cfg.KV, cfg.GPUMemory, cfg.MaxModelLen, cfg.Logger = engine.KVType(f.KV), int64(f.GPUMemory), f.MaxModelLen, log
+	p := newProgress(a.stderr)
+	told := cfg.Progress
+	cfg.Progress = func(pr engine.Progress) {
+		p.show(pr)
+		if told != nil {
+			told(pr)
+		}
+	}
+	eng, err := local.Open(a.ctx, local.Options{Model: model, Device: f.Device, Quant: f.Quant, Engine: cfg})
+	p.clear()
+	if err != nil {
+		return nil, modelError{err}
+	}
+	info := eng.Info()
+	log.Info("model opened", "model", info.Model, "weights", info.Weights, "adapter", info.Adapter.Name, "kind", info.Adapter.Kind,
+		"kv_blocks", info.NumBlocks, "max_model_len", info.MaxModelLen)
+	return eng, nil
+}
+
+// progress is one line on a terminal; elsewhere it prints nothing, since a log has no use for it.
+type progress struct {
+	w     io.Writer
+	on    bool
+	last  time.Time
+	width int
+}
+
+func newProgress(w io.Writer) *progress { return &progress{w: w, on: isTerminal(w)} }
+
+func (p *progress) show(pr engine.Progress) {
+	if !p.on || time.Since(p.last) < 100*time.Millisecond && pr.Done < pr.Total {
+		return
+	}
+	p.last = time.Now()
+	line := string(pr.Phase)
+	switch {
+	case pr.Phase == engine.PhaseCompile:
+		line = fmt.Sprintf("compiling kernels %d of %d", pr.Done, pr.Total)
+	case pr.Phase == engine.PhaseWarmup:
+		line = "warming up"
+	case pr.Total > 0:
+		line = fmt.Sprintf("loading weights %s of %s", byteSize(pr.Done), byteSize(pr.Total))
+	}
+	pad := strings.Repeat(" ", max(0, p.width-len(line)))
+	p.width = len(line)
+	fmt.Fprintf(p.w, "\r%s%s", line, pad)
+}
+
+func (p *progress) clear() {
+	if p.on && p.width > 0 {
+		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.width))
+	}
+}

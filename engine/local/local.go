@@ -1,0 +1,139 @@
+// Package local opens models and devices by name on the machine that the program runs on.
+//
+//	eng, err := local.Open(ctx, local.Options{Model: "builtin"})
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pagelight/pagelight/engine"
+	"github.com/pagelight/pagelight/internal/builtin"
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/gpu/cpu"
+	"github.com/pagelight/pagelight/internal/gpu/wgpunative"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/internal/weights"
+)
+
+// Builtin is the name of the model that is part of the program.
+const Builtin = "builtin"
+
+// Options say what to open.
+type Options struct {
+	// Model is a folder (Hugging Face or bundle), a file in one, "builtin", or "synthetic:NAME". Empty is "builtin".
+	Model string
+	// Device is "auto" (a hardware adapter, else whichever of software adapter and processor is faster for the model),
+	// "gpu" (any adapter, software ones too) or "cpu". Empty is "auto".
+	Device string
+	// Quant is "none" (as stored), "q8" or "q4" (every matrix). Empty is "none".
+	Quant string
+	// DefaultLimits restricts the device to the limits that WebGPU guarantees everywhere.
+	DefaultLimits bool
+
+	// Engine holds what remains; its Device and Source are filled in.
+	Engine engine.Config
+}
+
+// Open opens the model and the device and puts the one on the other.
+func Open(ctx context.Context, o Options) (*engine.Engine, error) {
+	if o.Engine.Logger == nil {
+		o.Engine.Logger = slog.New(slog.DiscardHandler)
+	}
+	src, err := OpenModel(o.Model, o.Quant, o.Engine.Logger)
+	if err != nil {
+		return nil, err
+	}
+	dev, err := OpenDevice(ctx, o, src)
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
+	}
+	o.Engine.Device, o.Engine.Source = dev, src
+	return engine.Open(ctx, o.Engine)
+}
+
+// OpenModel opens a model by name, to be quantized while it is read if quant ("none", "q8", "q4") says so. log, which may
+// be nil, hears of matrices that need smaller groups than the others.
+func OpenModel(model, quantization string, log *slog.Logger) (weights.Source, error) {
+	note := func(name string, f quant.Format) {
+		if log != nil {
+			log.Warn("columns are no multiple of the quantization group; using a smaller one", "tensor", name, "format", f)
+		}
+	}
+	var policy weights.Policy
+	switch quantization {
+	case "", "none":
+	case "q8":
+		policy = weights.PolicyQ8(note)
+	case "q4":
+		policy = weights.PolicyQ4(note)
+	default:
+		return nil, fmt.Errorf("quant %q: must be none, q8 or q4", quantization)
+	}
+	src, err := openSource(model)
+	if err != nil || policy == nil {
+		return src, err
+	}
+	return weights.Quantized(src, policy), nil
+}
+
+func openSource(model string) (weights.Source, error) {
+	switch {
+	case model == "" || model == Builtin:
+		return builtin.Open()
+	case strings.HasPrefix(model, weights.SyntheticPrefix):
+		return weights.OpenSynthetic(model)
+	}
+	st, err := os.Stat(model)
+	if err != nil {
+		return nil, fmt.Errorf("model %q: no such folder or file (a MODEL is a folder, a file in one, %q, or %q)",
+			model, Builtin, weights.SyntheticPrefix+"ernie-4.5-0.3b")
+	}
+	dir := model
+	if !st.IsDir() {
+		switch name := filepath.Base(model); {
+		case name == "manifest.json" || name == "config.json" || strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".safetensors.index.json"):
+			dir = filepath.Dir(model)
+		case strings.HasSuffix(name, ".gguf"):
+			return nil, fmt.Errorf("model %s: GGUF files are not supported; give the folder of the original checkpoint (config.json and safetensors)", model)
+		default:
+			return nil, fmt.Errorf("model %s: neither a folder nor a .safetensors, config.json or manifest.json in one", model)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err == nil {
+		return weights.OpenBundle(context.Background(), weights.DirStore(dir))
+	}
+	return weights.OpenDir(dir)
+}
+
+// OpenDevice opens the device that o asks for. src is the model that it is for.
+func OpenDevice(ctx context.Context, o Options, src weights.Source) (gpu.Device, error) {
+	native := wgpunative.Options{DefaultLimits: o.DefaultLimits, Label: "pagelight"}
+	switch o.Device {
+	case "cpu":
+		return cpu.Open(cpu.Options{})
+	case "gpu":
+		dev, err := wgpunative.Open(ctx, native)
+		if err != nil {
+			return nil, fmt.Errorf("device gpu: %w (a software driver will do: on Debian and Ubuntu, apt-get install mesa-vulkan-drivers)", err)
+		}
+		return dev, nil
+	case "", "auto":
+	default:
+		return nil, fmt.Errorf("device %q: must be auto, gpu or cpu", o.Device)
+	}
+	dev, err := wgpunative.Open(ctx, native)
+	if errors.Is(err, gpu.ErrNoAdapter) {
+		o.Engine.Logger.Info("no WebGPU adapter, running on the processor", "reason", err)
+		return cpu.Open(cpu.Options{})
+	}
+	if err != nil || dev.Info().Kind == gpu.KindHardware {
+		return dev, err
+	}
+	return faster(ctx, dev, src, o.Engine.Logger)
+}

@@ -1,0 +1,3 @@
+package engine
+
+const wasm = true // 32-bit memory: budgets are smaller

@@ -1,0 +1,5 @@
+//go:build !js
+
+package engine
+
+const wasm = false

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"math"
+
+	"github.com/pagelight/pagelight/internal/sample"
+	"github.com/pagelight/pagelight/internal/sched"
+)
+
+// LogitsRequest asks for raw logits instead of text.
+type LogitsRequest struct {
+	TokenIDs []int32
+	From     int // the first position whose logits are wanted
+	Steps    int // how many tokens to continue greedily; end-of-answer ids do not end it
+}
+
+// Logits computes logits [vocab] position by position: fn gets each row from From on, those of the continuation
+// included, and must not keep it. The position of a row is that of the token it was computed from. It returns the
+// greedy continuation, Steps ids long; its last id is chosen but not computed.
+func (e *Engine) Logits(ctx context.Context, req LogitsRequest, fn func(pos int, row []float32) error) ([]int32, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ids, err := e.promptIDs(ctx, &Request{TokenIDs: req.TokenIDs})
+	if err != nil {
+		return nil, err
+	}
+	if len(ids)+max(req.Steps, 1) > e.info.MaxModelLen+1 {
+		return nil, &ContextLengthError{PromptTokens: len(ids), MaxTokens: req.Steps, MaxModelLen: e.info.MaxModelLen}
+	}
+	p := sample.Default()
+	p.Temperature = 0
+	j := &job{
+		ctx: ctx, prompt: len(ids), maxNew: req.Steps, out: newQueue(), onLogits: fn,
+		sampler: sample.New(p, e.config.VocabSize),
+		seq:     &sched.Sequence{ID: "logits", Tokens: ids, MaxTokens: len(ids) + max(0, req.Steps-1), LogitsFrom: max(0, min(req.From, len(ids)-1))},
+	}
+	if err := e.loop.submit(j); err != nil {
+		return nil, err
+	}
+	var greedy []int32
+	for {
+		events, end, err := j.out.take(ctx)
+		for _, ev := range events {
+			greedy = append(greedy, ev.TokenIDs...)
+		}
+		if end {
+			return greedy, err
+		}
+	}
+}
+
+// NLL is the sum of the negative natural-log probabilities of ids[1:], each given those before it, run alone from
+// position 0.
+func (e *Engine) NLL(ctx context.Context, ids []int32) (float64, error) {
+	sum := 0.0
+	_, err := e.Logits(ctx, LogitsRequest{TokenIDs: ids}, func(pos int, row []float32) error {
+		if pos+1 < len(ids) {
+			sum += logSumExp(row) - float64(row[ids[pos+1]])
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// logSumExp is log(sum(exp(x))), computed around the largest element.
+func logSumExp(x []float32) float64 {
+	most := float64(math.Inf(-1))
+	for _, v := range x {
+		most = max(most, float64(v))
+	}
+	sum := 0.0
+	for _, v := range x {
+		sum += math.Exp(float64(v) - most)
+	}
+	return most + math.Log(sum)
+}
