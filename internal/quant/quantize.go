@@ -108,7 +108,7 @@ func (f *fitter) group(w []float32) error {
 		clear(f.codes[:f.n])
 		return nil
 	case f.lo == f.hi:
-		f.constant()
+		f.constant(f.lo)
 	case f.exact():
 		return nil
 	default:
@@ -120,22 +120,25 @@ func (f *fitter) group(w []float32) error {
 	return nil
 }
 
-// constant fits a group whose weights are all the same: the product of a half and a half, which has more digits than
-// one half. Its codes are all 0, or all 1 when the weight itself is a half.
-func (f *fitter) constant() {
-	if v := float32(math.Abs(f.lo)); F16ToF32(F32ToF16(v)) == v {
-		if f.lo > 0 {
-			f.try(float64(v), 0)
-		} else {
-			f.try(float64(v), 1)
-		}
-		return
+// constant tries to represent every weight of the group by v: by a half alone, or by the product of two halves, which has
+// more digits. The codes then are all 0, or all 1.
+func (f *fitter) constant(v float64) {
+	magnitude, sign := math.Abs(v), math.Copysign(1, v)
+	if v > 0 {
+		f.try(magnitude, 0)
 	}
-	for zero := 1.0 / 256; zero <= 1<<15 && f.err > 0; zero *= 2 {
-		f.try(math.Abs(f.lo)/zero, -math.Copysign(zero, f.lo))
+	for zero := 1.0; zero < 256 && f.err > 0; zero++ {
+		f.try(magnitude/zero, -sign*zero)
 	}
-	for zero := 1024.0; zero < 2048 && f.err > 0; zero += 31 {
-		f.try(math.Abs(f.lo)/zero, -math.Copysign(zero, f.lo))
+	unit := 1.0 / 1024 // keeps the scale where halves have all their digits
+	if magnitude > F16Max {
+		unit = 1
+	}
+	for digits := 1024.0; digits < 2048 && f.err > 0; digits += 3 {
+		f.try(magnitude/(digits*unit), -sign*digits*unit)
+	}
+	for zero := 4096.0; zero <= 1<<15 && f.err > 0; zero *= 2 {
+		f.try(magnitude/zero, -sign*zero)
 	}
 }
 
@@ -202,7 +205,10 @@ func half(x float64) (float64, bool) {
 func (f *fitter) search() {
 	spread := f.hi - f.lo
 	plain := spread / f.max
-	f.try(plain, math.Round(-f.lo/plain))
+	if s, ok := half(plain); ok {
+		s = max(s, 0x1p-24)
+		f.try(s, math.Round(-f.lo/s)) // what everybody does
+	}
 	steps := searchQ8[:]
 	if f.max == 15 {
 		steps = searchQ4[:]
@@ -211,13 +217,12 @@ func (f *fitter) search() {
 		scale := spread / (f.max + extra)
 		f.refine(scale, -f.lo/scale)
 	}
-	// Far from zero the zero point, a half, is coarse; and a scale must not be below the smallest half. Larger scales help.
-	if largest := max(-f.lo, f.hi); largest > 64*spread || plain < 0x1p-14 {
-		for _, zero := range [...]float64{512, 1024, 2048} {
-			scale := max(largest/zero, 0x1p-24)
-			f.refine(scale, -f.lo/scale)
-			f.refine(scale, math.Round((f.max/2)-(f.lo+f.hi)/2/scale))
+	// Far from zero the zero point, a half, is too coarse for a scale that fits the spread.
+	if largest := max(-f.lo, f.hi); largest > 64*spread {
+		for _, zero := range [...]float64{256, 512, 1024, 2048} {
+			f.refine(largest/zero, -f.lo/(largest/zero))
 		}
+		f.constant((f.lo + f.hi) / 2)
 	}
 	for range 2 {
 		f.improve()
@@ -226,7 +231,7 @@ func (f *fitter) search() {
 
 // Scales to try, as codes more or less than there are between the smallest and the largest weight.
 var (
-	searchQ4 = [...]float64{-1, -0.5, 0, 0.5, 1, 1.5, 2.25, 3}
+	searchQ4 = [...]float64{-0.8, -0.5, -0.2, 0.1, 0.4, 0.7, 1, 1.6}
 	searchQ8 = [...]float64{-0.5, 0, 1}
 )
 
