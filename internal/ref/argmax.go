@@ -23,30 +23,27 @@ type ArgmaxPartialArgs struct {
 	Partial []Best    // [M, Parts]
 }
 
-// ArgmaxPartial finds the best id of each slice of the rows lo..hi-1. Slice p holds the ids from p*n to (p+1)*n-1, below
-// Limit, with n = ceil(Limit/Parts).
+// ArgmaxPartial finds the best id of each slice of the rows lo..hi-1. Slice p holds the ids p, p+Parts, p+2*Parts and so
+// on below Limit.
 func ArgmaxPartial(a *ArgmaxPartialArgs, lo, hi int) {
-	n := (a.Limit + a.Parts - 1) / a.Parts
 	for m := lo; m < hi; m++ {
 		logits := a.Logits[m*a.Vocab:][:a.Limit]
 		for p := range a.Parts {
-			from := min(p*n, a.Limit)
-			to := min(from+n, a.Limit)
-			a.Partial[m*a.Parts+p] = best(logits[from:to], from)
+			a.Partial[m*a.Parts+p] = best(logits, p, a.Parts)
 		}
 	}
 }
 
-// best is the best of values, whose first has the given id.
-func best(values []float32, first int) Best {
+// best is the best of the ids first, first+stride, first+2*stride, ...
+func best(logits []float32, first, stride int) Best {
 	largest, id := math.Inf(-1), emptyID
-	for i, v := range values {
-		v := float64(v)
+	for i := first; i < len(logits); i += stride {
+		v := float64(logits[i])
 		if math.IsNaN(v) {
-			return Best{math.Float32bits(float32(v)), NoID}
+			return Best{math.Float32bits(logits[i]), NoID}
 		}
 		if v > largest || id == emptyID {
-			largest, id = v, first+i
+			largest, id = v, i
 		}
 	}
 	return Best{math.Float32bits(float32(largest)), uint32(id)}
@@ -81,6 +78,6 @@ func ArgmaxReduce(a *ArgmaxReduceArgs, lo, hi int) {
 // Argmax is ArgmaxPartial and ArgmaxReduce in one, for rows of logits that hold vocab elements each.
 func Argmax(logits []float32, vocab, limit int, ids []uint32) {
 	for m := range ids {
-		ids[m] = best(logits[m*vocab:][:limit], 0).ID
+		ids[m] = best(logits[m*vocab:][:limit], 0, 1).ID
 	}
 }
