@@ -354,7 +354,7 @@ func TestBrokenShard(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	wantWords(t, readAll(openBundleTest(t, DirStore(dir))), m.Shards[1].File, "no such file")
+	wantWords(t, readAll(openBundleTest(t, DirStore(dir))), m.Shards[1].File, "o such file")
 }
 
 // TestHostileManifest changes one value of a right manifest at a time.

@@ -46,7 +46,7 @@ func TestOpenDirReadsConfig(t *testing.T) {
 	want := Config{
 		Architecture: "ernie4_5", Name: "ernie-bias-untied",
 		HiddenSize: 192, IntermediateSize: 320, NumLayers: 2, NumHeads: 6, NumKVHeads: 2, HeadDim: 64, VocabSize: 515,
-		MaxPositions: 2048, RMSNormEps: 1e-6, RopeTheta: 10000, UseBias: true, TieEmbeddings: false, BOS: 1,
+		MaxPositions: 2048, RMSNormEps: 1e-6, RopeTheta: 10000, RopeFrequenciesBF16: true, UseBias: true, BOS: 1,
 	}
 	if g, w := mustJSON(t, got), mustJSON(t, want); g != w {
 		t.Errorf("config\n%s\nwant\n%s", g, w)

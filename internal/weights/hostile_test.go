@@ -78,6 +78,52 @@ func TestHostileSafetensors(t *testing.T) {
 	}
 }
 
+// TestLyingSizesCostNoMemory: what a file claims is never allocated. It does not run in parallel, so that nothing else
+// allocates meanwhile.
+func TestLyingSizesCostNoMemory(t *testing.T) {
+	config := func(from, to string) fstest.MapFS {
+		fsys, _ := smallModel(t)
+		fsys["config.json"].Data = []byte(strings.Replace(smallConfig, from, to, 1))
+		return fsys
+	}
+	cases := map[string]func() error{
+		"header of 2^63": func() error {
+			_, err := NewSafetensors("x", strings.NewReader("\x00\x00\x00\x00\x00\x00\x00\x80{}"), 1<<62)
+			return err
+		},
+		"header of 16 MB in a file of 10 bytes": func() error {
+			_, err := NewSafetensors("x", strings.NewReader("\x00\x00\x00\x01\x00\x00\x00\x00{}"), 10)
+			return err
+		},
+		"tensor of 2^40 bytes": func() error {
+			f := rawSafetensors(`{"a":{"dtype":"U8","shape":[1048576,1048576],"data_offsets":[0,1099511627776]}}`, nil)
+			_, err := NewSafetensors("x", strings.NewReader(string(f)), int64(len(f)))
+			return err
+		},
+	}
+	for what, fsys := range map[string]fstest.MapFS{
+		"vocabulary of 2^24": config(`"vocab_size":40`, `"vocab_size":16777216`),
+		"1024 layers":        config(`"num_hidden_layers":1`, `"num_hidden_layers":1024`),
+	} {
+		cases[what] = func() error {
+			_, err := OpenFS(fsys, "some")
+			return err
+		}
+	}
+	for what, open := range cases {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := open()
+		runtime.ReadMemStats(&after)
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			t.Errorf("%s: %d bytes were allocated", what, n)
+		}
+	}
+}
+
 // TestTruncatedSafetensors cuts a right file at every length.
 func TestTruncatedSafetensors(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package weights
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,9 +59,6 @@ type fileBlob struct {
 }
 
 func (b *fileBlob) Size() int64 { return b.size }
-
-// MemoryBlob is a blob of bytes in memory.
-func MemoryBlob(p []byte) Blob { return bytes.NewReader(p) }
 
 // readAt fills p. A file that ends too early is one that shrank after it was checked.
 func readAt(r io.ReaderAt, p []byte, off int64) error {
