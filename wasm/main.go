@@ -78,11 +78,12 @@ func (in *inbox) take() string {
 
 // The types of messages that only the worker knows.
 const (
-	typePing    = "ping"
-	typeAdapter = "adapter"
-	typeLoad    = "load"
-	typeUnload  = "unload"
-	typeLogits  = "logits"
+	typePing        = "ping"
+	typeAdapter     = "adapter"
+	typeLoad        = "load"
+	typeUnload      = "unload"
+	typeConformance = "conformance"
+	typeLogits      = "logits"
 )
 
 // handle acts on one message and does not wait for what it starts. That pings come this way shows that goroutines run.
@@ -101,6 +102,8 @@ func (w *worker) handle(text string) {
 		start(w, m.ID, text, w.load)
 	case typeUnload:
 		start(w, m.ID, text, w.unload)
+	case typeConformance:
+		start(w, m.ID, text, w.conformance)
 	case typeLogits:
 		start(w, m.ID, text, w.logits)
 	case openai.TypeCancel:

@@ -411,3 +411,38 @@ func TestInsecureOrigin(t *testing.T) {
 	// Without crypto.subtle and without a cache the model loads all the same.
 	c.MustAsk(loadMessage("cpu", "ernie", "device", "cpu"), "ready", patience)
 }
+
+// Every kernel in every variant agrees with its reference in the browser.
+func TestConformance(t *testing.T) {
+	b := Start(t, SwiftShader)
+	c := b.NewClient(t, Serve(t, Mount{"/", site(t)}))
+	for _, run := range []struct{ device, level, kind string }{{"gpu", "full", "software"}, {"cpu", "quick", "cpu"}} {
+		var got struct {
+			Adapter struct{ Kind, Name string }
+			Results []struct {
+				Name    string
+				OK      bool
+				Message string
+				MS      float64
+			}
+		}
+		m := Message{"type": "conformance", "id": run.device, "level": run.level, "device": run.device}
+		started := time.Now()
+		c.MustAsk(m, "conformance", 8*time.Minute).Decode(t, &got)
+		if got.Adapter.Kind != run.kind {
+			t.Errorf("ran on %+v", got.Adapter)
+		}
+		if len(got.Results) < 10 {
+			t.Errorf("%d cases on %s", len(got.Results), run.device)
+		}
+		for _, r := range got.Results {
+			if !r.OK {
+				t.Errorf("%s: %s", r.Name, r.Message)
+			}
+		}
+		t.Logf("%s: %d cases (%s) in %v", got.Adapter.Name, len(got.Results), run.level, time.Since(started))
+	}
+	if a := c.Ask(Message{"type": "conformance", "id": "wrong", "level": "some"}, patience); a.Type != "error" || a.Status != 400 {
+		t.Errorf("a wrong level is answered by %s", a.Raw)
+	}
+}
