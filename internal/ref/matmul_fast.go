@@ -142,9 +142,8 @@ func decodeQuad(w *Matrix, j, last, from int, dst [][4]float64) {
 			decodeQ8(data[r], scales[r], w.Format.Group, dst, r)
 		}
 	case quant.Q4:
-		for g, n := 0, w.Format.Group; g*n < len(dst); g++ {
-			at := g * n / 8
-			decodeQ4(dst[g*n:(g+1)*n], a[at:], b[at:], c[at:], d[at:], scales[0][g], scales[1][g], scales[2][g], scales[3][g])
+		for r := range 4 {
+			decodeQ4(data[r], scales[r], w.Format.Group, dst, r)
 		}
 	}
 }
@@ -164,26 +163,31 @@ func decodeQ8(data, scales []uint32, group int, dst [][4]float64, r int) {
 	}
 }
 
-// decodeQ4 decodes one group of four rows by tables of what the 16 codes stand for.
-func decodeQ4(dst [][4]float64, a, b, c, d []uint32, scaleA, scaleB, scaleC, scaleD uint32) {
-	var tables [16][4]float64
-	for r, word := range [4]uint32{scaleA, scaleB, scaleC, scaleD} {
-		scale, zero := quant.UnpackScale(word)
-		for code := range tables {
-			tables[code][r] = float64((float32(code) - zero) * scale)
+// decodeQ4 decodes one row into column r of dst, by a table of what the 16 codes of a group stand for.
+func decodeQ4(data, scales []uint32, group int, dst [][4]float64, r int) {
+	r &= 3
+	var table [16]float64
+	for g := 0; g*group < len(dst); g++ {
+		scale, zero := quant.UnpackScale(scales[g])
+		for code := range table {
+			table[code] = float64((codes[code] - zero) * scale)
 		}
-	}
-	n := len(dst) / 8
-	a, b, c, d = a[:n], b[:n], c[:n], d[:n]
-	for i, a := range a {
-		b, c, d := b[i], c[i], d[i]
-		out := dst[8*i : 8*i+8]
-		for j := range out {
-			out[j] = [4]float64{tables[a&15][0], tables[b&15][1], tables[c&15][2], tables[d&15][3]}
-			a, b, c, d = a>>4, b>>4, c>>4, d>>4
+		for i, word := range data[g*group/8 : (g+1)*group/8] {
+			out := dst[g*group+8*i:][:8]
+			out[0][r] = table[word&15]
+			out[1][r] = table[word>>4&15]
+			out[2][r] = table[word>>8&15]
+			out[3][r] = table[word>>12&15]
+			out[4][r] = table[word>>16&15]
+			out[5][r] = table[word>>20&15]
+			out[6][r] = table[word>>24&15]
+			out[7][r] = table[word>>28]
 		}
 	}
 }
+
+// codes are the 4-bit codes as numbers.
+var codes = [16]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
 // widen converts the bits of an f32.
 func widen(bits uint32) float64 { return float64(math.Float32frombits(bits)) }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -488,9 +489,9 @@ func TestGarbageCollection(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-// slow is a command that takes a few seconds: a product of large matrices of zeros.
+// slow is a command that takes some tenths of a second: a product of large matrices of zeros.
 func slow(l *lab) gpu.Command {
-	const m, k, n = 512, 2048, 4096
+	const m, k, n = 128, 2048, 2048
 	buffer := func(words int64) gpu.Buffer {
 		b, err := l.NewBuffer("slow", 4*words, storage)
 		return must(l.t, b, err)
@@ -617,7 +618,7 @@ func TestWorkersAgree(t *testing.T) {
 
 // A step allocates nothing once its scratch memory has grown.
 func TestStepDoesNotAllocate(t *testing.T) {
-	l := open(t, Options{})
+	l := open(t, Options{Yield: func() {}}) // the event loop of JavaScript does allocate
 	d := newDecoder(l, tinyShape, quant.Format{Kind: quant.Q4, Group: 32}, 1, 64)
 	ctx, dst := context.Background(), make([]byte, 4)
 	programs := []gpu.Program{d.program}
@@ -629,5 +630,44 @@ func TestStepDoesNotAllocate(t *testing.T) {
 	step()
 	if n := testing.AllocsPerRun(3, step); n > 1 { // errors.Join's own
 		t.Errorf("%v allocations in a step", n)
+	}
+}
+
+// Yield is called again and again while a long command runs, on one worker as in a browser.
+func TestYield(t *testing.T) {
+	calls := 0
+	l := open(t, Options{Workers: 1, Yield: func() { calls++ }})
+	start := time.Now()
+	if err := l.run(slow(l)); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); calls == 0 || calls > int(d/yieldEvery) {
+		t.Errorf("%d calls in %v", calls, d)
+	}
+}
+
+// In JavaScript a file operation ends only when the event loop runs, so these show that it does while a command computes.
+func TestEventLoopRuns(t *testing.T) {
+	if runtime.GOOS != "js" {
+		t.Skip("there is an event loop in JavaScript only")
+	}
+	l := open(t, Options{})
+	p, err := l.NewProgram("slow", []gpu.Command{slow(l)})
+	must(t, p, err)
+	if err := l.Submit(p); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- l.Wait(context.Background()) }()
+	for turns := 0; ; turns++ {
+		select {
+		case err := <-done:
+			if err != nil || turns < 10 {
+				t.Errorf("%d turns of the event loop, %v", turns, err)
+			}
+			return
+		default:
+			_, _ = os.Stat(".")
+		}
 	}
 }
