@@ -21,7 +21,7 @@ const maxCompilers = 8
 
 // NewPipelines implements gpu.Device. The library compiles on several threads, but its error scopes cannot tell them
 // apart. So all share one scope, and only when that has caught something is each kernel compiled again, alone, to find
-// the one at fault.
+// the one at fault. done is called with the device taken, so it must not use it.
 func (d *device) NewPipelines(ctx context.Context, descs []gpu.PipelineDesc, done func(label string)) ([]gpu.Pipeline, error) {
 	if err := d.lock(); err != nil {
 		return nil, err

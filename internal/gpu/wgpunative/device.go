@@ -61,7 +61,7 @@ func newDevice(instance *wgpu.Instance, c candidate, opts Options) (*device, err
 	desc := &wgpu.DeviceDescriptor{Label: opts.Label, RequiredLimits: &wgpu.RequiredLimits{Limits: want}}
 	wrapper, err := c.adapter.RequestDevice(desc)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", c.info.Name, gpu.ErrNoAdapter, err)
+		return nil, fmt.Errorf("%s: %w", c.info.Name, err)
 	}
 	d := &device{
 		info: c.info, limits: convertLimits(wrapper.GetLimits().Limits), spin: time.Millisecond,

@@ -5,6 +5,7 @@ package wgpunative_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,22 @@ func TestAbortIsALostDevice(t *testing.T) {
 	b := gputest.Buffer(t, healthy, gpu.UsageCopySrc|gpu.UsageCopyDst, data)
 	if got := gputest.Read(t, healthy, b); string(got) != string(data) {
 		t.Errorf("another device: got %v, want %v", got, data)
+	}
+}
+
+// The thread that saw the library give up goes on to serve the next device.
+func TestReopenAfterLoss(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	loseDevice(t, gputest.Open(t))
+	r := newRig(t, gputest.Open(t), 64)
+	got := make([]byte, 4)
+	for i := range 100 {
+		check(t, r.d.Submit(r.step, r.fetch))
+		check(t, r.d.Read(context.Background(), r.out, 0, got))
+		if w := gputest.As[uint32](got)[0]; w != uint32(i+1) {
+			t.Fatalf("got %d, want %d", w, i+1)
+		}
 	}
 }
 

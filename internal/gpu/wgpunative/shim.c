@@ -18,7 +18,7 @@
 // a poll on a lost device. POSIX lets a handler of SIGABRT leave by a jump, and abort() then does not end the process. So
 // a call that aborts becomes an error, after which the device counts as lost and is never called again (locks that the
 // call held stay held; they belong to this device's instance alone). Aborts elsewhere go to the handler that was there
-// before, which is Go's.
+// before, which is Go's. (A program that asks os/signal for SIGABRT takes the guard away again.)
 
 #if defined(_WIN32)
 #define GUARDED(error, ...) do { (void)(error); __VA_ARGS__ } while (0)

@@ -85,6 +85,10 @@ func Open(ctx context.Context, opts Options) (gpu.Device, error) {
 			f.adapter.Release()
 		}
 		instance.Release()
+		if len(found) == 0 && runtime.GOOS == "linux" {
+			return nil, fmt.Errorf("%w: Vulkan has no driver here (Mesa has a software one in mesa-vulkan-drivers; NVIDIA's also "+
+				"needs the libraries libegl1 and libgl1)", gpu.ErrNoAdapter)
+		}
 		return nil, fmt.Errorf("%w that suits kind %q and name %q; found: [%s]", gpu.ErrNoAdapter, opts.Prefer, opts.Adapter,
 			strings.Join(names, ", "))
 	}
