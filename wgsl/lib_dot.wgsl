@@ -16,10 +16,3 @@ fn dot_rows(q0: Octet, q1: Octet, q2: Octet, q3: Octet, xo: u32) -> vec4<f32> {
   return vec4<f32>(dot(q0.a, a) + dot(q0.b, b), dot(q1.a, a) + dot(q1.b, b),
                    dot(q2.a, a) + dot(q2.b, b), dot(q3.a, a) + dot(q3.b, b));
 }
-
-// dot_pair is the inner products of two rows with the same activations.
-fn dot_pair(q0: Octet, q1: Octet, xo: u32) -> vec2<f32> {
-  let a = x[xo];
-  let b = x[xo + 1u];
-  return vec2<f32>(dot(q0.a, a) + dot(q0.b, b), dot(q1.a, a) + dot(q1.b, b));
-}

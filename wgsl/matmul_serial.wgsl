@@ -1,8 +1,8 @@
-// matmul_serial: matmul without barriers, for software adapters: one invocation computes two rows for four tokens.
+// matmul_serial: matmul without barriers, for software adapters: one invocation computes four rows for four tokens.
 //
 //   y[m, y_offset+j] (+)= dot(x[m], w[j]) + bias[y_offset+j]
 //
-// Weights are decoded once for four tokens, and activations loaded once for two rows.
+// Loads are what costs on a processor: each word of w serves four tokens, each element of x four rows.
 //
 // Shapes   M tokens, N rows of w (one part of a matrix), K inputs
 //   x       [M, x_stride] f32     read
@@ -10,7 +10,7 @@
 //   scales  [N, K/GROUP] u32      read        f16 scale and f16 zero; a dummy for f32, f16 and bf16
 //   bias    [y_stride] f32        read        a dummy without bias
 //   y       [M, y_stride] f32     read_write
-// Grid     ceil(N / (2*WG)) workgroups of WG over x and y, ceil(M/4) in z.
+// Grid     ceil(N / (4*WG)) workgroups of WG over x and y, ceil(M/4) in z.
 // Traffic  reads w and scales ceil(M/4) times and 4*M*K bytes of x, writes 4*M*N.
 // Storage  no workgroup memory.
 // Numerics f32 sums in the order of K; codes are exact, scale * (code - zero) is never rounded by itself.
@@ -47,7 +47,7 @@ struct Step {
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;
 
 fn put(m: u32, j: u32, sum: f32) {
-  if (m >= step.rows) {
+  if (m >= step.rows || j >= p.n) {
     return;
   }
   let column = p.y_offset + j;
@@ -62,46 +62,49 @@ fn put(m: u32, j: u32, sum: f32) {
   y[at] = v;
 }
 
+// put4 writes the four results of one token.
+fn put4(m: u32, j: u32, sum: vec4<f32>) {
+  put(m, j, sum.x);
+  put(m, j + 1u, sum.y);
+  put(m, j + 2u, sum.z);
+  put(m, j + 3u, sum.w);
+}
+
 @compute @workgroup_size(WG)
 fn matmul_serial(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
                  @builtin(local_invocation_index) tid: u32) {
   let m = 4u * wg.z;
-  let j = 2u * ((wg.y * nwg.x + wg.x) * WG + tid);
+  let j = 4u * ((wg.y * nwg.x + wg.x) * WG + tid);
   if (m >= step.rows || j >= p.n) {
     return;
   }
-  // Tokens past the last one repeat it, and so does the row past the last one; neither is written.
+  // Tokens past the last one repeat it, and rows likewise; neither are written.
   let last = step.rows - 1u;
-  let x0 = m * p.x_stride / 4u;
-  let x1 = min(m + 1u, last) * p.x_stride / 4u;
-  let x2 = min(m + 2u, last) * p.x_stride / 4u;
-  let x3 = min(m + 3u, last) * p.x_stride / 4u;
+  let xm = min(vec4<u32>(m, m + 1u, m + 2u, m + 3u), vec4<u32>(last)) * (p.x_stride / 4u);
   let octets = p.k / 8u;
-  let o0 = j * octets;
-  let o1 = min(j + 1u, p.n - 1u) * octets;
+  let o = min(vec4<u32>(j, j + 1u, j + 2u, j + 3u), vec4<u32>(p.n - 1u)) * octets;
 
-  var acc0 = vec4<f32>(0.0); // row j, one sum for each token
-  var acc1 = vec4<f32>(0.0); // row j+1
+  var acc0 = vec4<f32>(0.0); // token m, one sum for each row
+  var acc1 = vec4<f32>(0.0); // token m+1, and so on
+  var acc2 = vec4<f32>(0.0);
+  var acc3 = vec4<f32>(0.0);
   for (var i = 0u; i < octets; i += 1u) {
-    let s0 = weight_scale(o0 + i);
-    let s1 = weight_scale(o1 + i);
-    let q0 = weight_octet(o0 + i, s0.y);
-    let q1 = weight_octet(o1 + i, s1.y);
-    let d0 = dot_pair(q0, q1, x0 + 2u * i);
-    let d1 = dot_pair(q0, q1, x1 + 2u * i);
-    let d2 = dot_pair(q0, q1, x2 + 2u * i);
-    let d3 = dot_pair(q0, q1, x3 + 2u * i);
-    acc0 += s0.x * vec4<f32>(d0.x, d1.x, d2.x, d3.x);
-    acc1 += s1.x * vec4<f32>(d0.y, d1.y, d2.y, d3.y);
+    let s0 = weight_scale(o.x + i);
+    let s1 = weight_scale(o.y + i);
+    let s2 = weight_scale(o.z + i);
+    let s3 = weight_scale(o.w + i);
+    let q0 = weight_octet(o.x + i, s0.y);
+    let q1 = weight_octet(o.y + i, s1.y);
+    let q2 = weight_octet(o.z + i, s2.y);
+    let q3 = weight_octet(o.w + i, s3.y);
+    let s = vec4<f32>(s0.x, s1.x, s2.x, s3.x);
+    acc0 += s * dot_rows(q0, q1, q2, q3, xm.x + 2u * i);
+    acc1 += s * dot_rows(q0, q1, q2, q3, xm.y + 2u * i);
+    acc2 += s * dot_rows(q0, q1, q2, q3, xm.z + 2u * i);
+    acc3 += s * dot_rows(q0, q1, q2, q3, xm.w + 2u * i);
   }
-  put(m, j, acc0.x);
-  put(m + 1u, j, acc0.y);
-  put(m + 2u, j, acc0.z);
-  put(m + 3u, j, acc0.w);
-  if (j + 1u < p.n) {
-    put(m, j + 1u, acc1.x);
-    put(m + 1u, j + 1u, acc1.y);
-    put(m + 2u, j + 1u, acc1.z);
-    put(m + 3u, j + 1u, acc1.w);
-  }
+  put4(m, j, acc0);
+  put4(m + 1u, j, acc1);
+  put4(m + 2u, j, acc2);
+  put4(m + 3u, j, acc3);
 }

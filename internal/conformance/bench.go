@@ -182,7 +182,7 @@ func (o *output) compare(data []byte, result *Result) error {
 func (k kind) format(word uint32) string {
 	switch {
 	case word == poison:
-		return "unwritten"
+		return "poison (not written, or computed from what must not be read)"
 	case k == floats:
 		return fmt.Sprintf("%g (%#08x)", math.Float32frombits(word), word)
 	}

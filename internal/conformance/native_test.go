@@ -8,6 +8,7 @@ import (
 
 	"github.com/pagelight/pagelight/internal/conformance"
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/gpu/cpu"
 	"github.com/pagelight/pagelight/internal/gpu/gputest"
 )
 
@@ -16,6 +17,16 @@ func TestNative(t *testing.T) { full(t, gputest.Open(t)) }
 
 // TestNativeDefaultLimits runs everything on a device that has the limits which every browser guarantees, and no more.
 func TestNativeDefaultLimits(t *testing.T) { full(t, gputest.OpenDefaultLimits(t)) }
+
+// TestCPU runs everything on the driver that runs ref itself: what the ops pass to a kernel must mean the same there.
+func TestCPU(t *testing.T) {
+	dev, err := cpu.Open(cpu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	full(t, dev)
+}
 
 // TestQuickIsQuick holds the self-test, which people wait for, to its time.
 func TestQuickIsQuick(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 
 // Results per workgroup of matmul and matmul_serial.
 const (
-	matmulTile         = 64           // tokens, and rows of the weight
-	matmulSerialTokens = 4            //
-	matmulSerialRows   = 2 * serialWG // rows of the weight
+	matmulTile         = 64 // tokens, and rows of the weight
+	matmulSerialTokens = 4
+	matmulSerialRows   = 4 * serialWG // rows of the weight
 )
 
 func noConsts(quant.Format, int) wgsl.Consts { return nil }

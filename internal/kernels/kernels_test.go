@@ -1,0 +1,283 @@
+package kernels
+
+import (
+	"context"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/gpu/cpu"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/wgsl"
+)
+
+// paramsOf are the Go structs that are written into the Params of each kernel.
+var paramsOf = map[string]any{
+	"embed": embedParams{}, "rms_norm": rmsNormParams{}, "rms_norm_serial": rmsNormParams{},
+	"matvec": linearParams{}, "matvec_serial": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{},
+	"rope": ropeParams{}, "kv_store": kvStoreParams{},
+	"paged_attn_prefill": attnParams{}, "paged_attn_serial": attnParams{}, "paged_attn_decode": attnDecodeParams{},
+	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
+	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
+}
+
+func TestParamsMatchTheTexts(t *testing.T) {
+	field := regexp.MustCompile(`(?m)^  ([a-z0-9_]+): ([uf]32),`)
+	for _, k := range wgsl.Kernels() {
+		src, err := wgsl.Source(k.Name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		params, _, _ := strings.Cut(src[strings.Index(src, "struct Params {"):], "\n}")
+		fields := field.FindAllStringSubmatch(params, -1)
+		v, ok := paramsOf[k.Name]
+		if !ok {
+			t.Errorf("%s has no struct", k.Name)
+			continue
+		}
+		typ := reflect.TypeOf(v)
+		if typ.NumField() != len(fields) || typ.Size()%16 != 0 {
+			t.Errorf("%s: the text has %d fields, the struct %d in %d bytes", k.Name, len(fields), typ.NumField(), typ.Size())
+			continue
+		}
+		for i, f := range fields {
+			kind := map[string]reflect.Kind{"u32": reflect.Uint32, "f32": reflect.Float32}[f[2]]
+			name := strings.ReplaceAll(f[1], "_", "")
+			if got := typ.Field(i); !strings.EqualFold(got.Name, name) || got.Type.Kind() != kind {
+				t.Errorf("%s: field %d is %s %s in the text, %s %s in the struct", k.Name, i, f[1], f[2], got.Name, got.Type)
+			}
+		}
+	}
+}
+
+// fixture is a device with a few buffers.
+type fixture struct {
+	t   *testing.T
+	dev gpu.Device
+}
+
+func open(t *testing.T) fixture {
+	t.Helper()
+	dev, err := cpu.Open(cpu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	return fixture{t, dev}
+}
+
+func (f fixture) buffer(words int) gpu.Buffer {
+	f.t.Helper()
+	buf, err := f.dev.NewBuffer("test", 4*int64(words), gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopyDst)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return buf
+}
+
+func (f fixture) weight(rows, k int) Weight {
+	return Weight{Rows: rows, K: k, Parts: []Part{{Rows: rows, Format: quant.Format{Kind: quant.F32}, Data: f.buffer(rows * k)}}}
+}
+
+func (f fixture) linear(rows int) LinearArgs {
+	return LinearArgs{
+		Rows: rows, X: f.buffer(rows * 8), W: f.weight(4, 8), Y: f.buffer(rows * 4), Step: gpu.Binding{Buffer: f.buffer(4)},
+	}
+}
+
+func TestLinearChoosesByRows(t *testing.T) {
+	f := open(t)
+	for _, c := range []struct {
+		tuning Tuning
+		want   map[int]string // kernel and tokens per workgroup by bucket
+	}{
+		{TuningFor(gpu.Info{}), map[int]string{
+			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 8: "matvec f32 ROWS_M=4 WIDE=0", 9: "matmul f32",
+			64: "matmul f32",
+		}},
+		{TuningFor(gpu.Info{BarrierFree: true}), map[int]string{
+			1: "matvec_serial f32 WIDE=0", 2: "matmul_serial f32", 64: "matmul_serial f32",
+		}},
+	} {
+		s := NewTuned(f.dev, c.tuning)
+		o, err := s.Linear(f.linear(64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows, want := range c.want {
+			if got := o.(*op).choose(rows)[0].pipeline.desc.Label; got != want {
+				t.Errorf("%d rows take %q, want %q", rows, got, want)
+			}
+		}
+		s.Release()
+	}
+}
+
+func TestOpsShareWhatIsEqual(t *testing.T) {
+	f := open(t)
+	s := New(f.dev)
+	defer s.Release()
+	var ops []Op
+	for range 2 * slotsPerArena {
+		o, err := s.Linear(f.linear(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops = append(ops, o)
+	}
+	if len(s.slots) != 1 || len(s.arena) != 1 || s.Pending() != 1 {
+		t.Errorf("%d slots in %d buffers, %d pipelines; want 1 of each", len(s.slots), len(s.arena), s.Pending())
+	}
+	total := 0
+	if err := s.Compile(context.Background(), func(_, n int) { total = n }); err != nil {
+		t.Fatal(err)
+	}
+	if total != 1 || s.Pending() != 0 {
+		t.Errorf("%d pipelines compiled, %d left", total, s.Pending())
+	}
+	if got := len(ops[0].Record(1)); got != 1 {
+		t.Errorf("%d commands, want 1", got)
+	}
+}
+
+func TestArenaGrows(t *testing.T) {
+	f := open(t)
+	s := New(f.dev)
+	defer s.Release()
+	for i := range slotsPerArena + 1 {
+		if _, err := s.params(gatherRowsParams{Dim: uint32(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.arena) != 2 || s.used != 1 {
+		t.Errorf("%d buffers, %d slots of the last one used; want 2 and 1", len(s.arena), s.used)
+	}
+}
+
+func TestScratchServesOpsBuiltLater(t *testing.T) {
+	f := open(t)
+	s := NewTuned(f.dev, TuningFor(gpu.Info{}))
+	defer s.Release()
+	argmax := func(rows, vocab int) Op {
+		o, err := s.Argmax(ArgmaxArgs{
+			Rows: rows, Vocab: vocab, Logits: f.buffer(rows * vocab), IDs: f.buffer(rows), Step: gpu.Binding{Buffer: f.buffer(4)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Compile(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for i, o := range []Op{argmax(1, 10), argmax(1, 8), argmax(3, 100)} {
+		if n := len(o.Record(1)); n != 2 {
+			t.Errorf("op %d has %d commands, want 2", i, n)
+		}
+	}
+	if len(s.scratch) != 2 {
+		t.Errorf("%d scratch buffers, want one for the first two ops and a larger one", len(s.scratch))
+	}
+}
+
+func TestDecodePartsFitDeviceAndContext(t *testing.T) {
+	s := &Set{tuning: Tuning{Workgroups: 1024}}
+	for _, c := range []struct{ rows, heads, maxBlocks, want int }{
+		{1, 16, 1, 1},      // 16 positions are less than a partition
+		{1, 16, 128, 32},   // 2,048 positions: all the partitions there are
+		{1, 16, 8192, 64},  // a long context is walked in strides
+		{8, 16, 128, 16},   // 8 would do, the next of 1, 4, 16, ..
+		{64, 16, 8192, 1},  // enough workgroups without a split
+		{64, 2, 8192, 16},  //
+		{1, 2, 8192, 1024}, // few heads
+	} {
+		if got := s.decodeParts(c.rows, c.heads, c.maxBlocks); got != c.want {
+			t.Errorf("decodeParts(%d, %d, %d) = %d, want %d", c.rows, c.heads, c.maxBlocks, got, c.want)
+		}
+	}
+}
+
+func TestRecordPanics(t *testing.T) {
+	f := open(t)
+	s := New(f.dev)
+	defer s.Release()
+	o, err := s.Linear(f.linear(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	panics := func(rows int, want string) {
+		t.Helper()
+		defer func() {
+			if got, _ := recover().(string); !strings.HasPrefix(got, "BUG: ") || !strings.Contains(got, want) {
+				t.Errorf("Record(%d) panics with %q, want %q", rows, got, want)
+			}
+		}()
+		o.Record(rows)
+	}
+	panics(2, "before Compile")
+	panics(0, "recorded for 0 rows, built for 2")
+	panics(3, "recorded for 3 rows, built for 2")
+}
+
+func TestFaultyArguments(t *testing.T) {
+	f := open(t)
+	s := New(f.dev)
+	defer s.Release()
+	linear := func(change func(*LinearArgs)) error {
+		a := f.linear(2)
+		change(&a)
+		_, err := s.Linear(a)
+		return err
+	}
+	attention := func(change func(*AttentionArgs)) error {
+		a := AttentionArgs{
+			Rows: 1, Heads: 2, KVHeads: 1, HeadDim: 16, RowStride: 64, MaxBlocks: 1, Tokens: f.buffer(4), BlockTables: f.buffer(1),
+			QKV: f.buffer(64), KCache: f.buffer(256), VCache: f.buffer(256), Out: f.buffer(32), Step: gpu.Binding{Buffer: f.buffer(4)},
+		}
+		change(&a)
+		_, err := s.Attention(a)
+		return err
+	}
+	q4 := quant.Format{Kind: quant.Q4, Group: 16}
+	for want, err := range map[string]error{
+		"":                                 linear(func(*LinearArgs) {}),
+		"kernels: linear: X is missing":    linear(func(a *LinearArgs) { a.X = nil }),
+		"linear: Y has 28 bytes, needs 32": linear(func(a *LinearArgs) { a.Y = f.buffer(7) }),
+		"linear: XStride is 10, not a multiple of 4":          linear(func(a *LinearArgs) { a.XStride = 10 }),
+		"linear: columns 1 to 5 do not fit into YStride 4":    linear(func(a *LinearArgs) { a.YOffset, a.YStride = 1, 4 }),
+		"linear: the parts have 4 rows, not 5":                linear(func(a *LinearArgs) { a.W.Rows, a.YStride = 5, 5 }),
+		"linear: part 0 has rows 1 to 5, expected from 0":     linear(func(a *LinearArgs) { a.W.Parts[0].Row0 = 1 }),
+		"linear: part 0: K 8 is no multiple of the group of":  linear(func(a *LinearArgs) { a.W.Parts[0].Format = q4 }),
+		"data of part 0 (padded to 16 bytes) has 124 bytes":   linear(func(a *LinearArgs) { a.W.Parts[0].Data = f.buffer(31) }),
+		"Step needs 16 bytes at an":                           linear(func(a *LinearArgs) { a.Step.Offset = 8 }),
+		"x and y are one buffer, and one of them is written":  linear(func(a *LinearArgs) { a.Y = a.X }),
+		"attention: 3 heads cannot share 2 KV heads":          attention(func(a *AttentionArgs) { a.Heads, a.KVHeads = 3, 2 }),
+		"attention: head dimension 24 is not a multiple of":   attention(func(a *AttentionArgs) { a.HeadDim = 24 }),
+		"KCache has 1024 bytes and VCache 1000, a block has":  attention(func(a *AttentionArgs) { a.VCache = f.buffer(250) }),
+		"contexts of 20000 blocks are longer than 262140 pos": attention(func(a *AttentionArgs) { a.MaxBlocks = 20000 }),
+	} {
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestTraffic(t *testing.T) {
+	f := open(t)
+	s := New(f.dev)
+	defer s.Release()
+	o, err := s.Linear(f.linear(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 4 rows of 8 f32 weights, and for each token 8 inputs and 4 outputs.
+	if got, want := o.Traffic(2), int64(4*8*4+2*4*(8+4)); got != want {
+		t.Errorf("traffic is %d bytes, want %d", got, want)
+	}
+}
