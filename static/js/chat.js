@@ -14,6 +14,7 @@ const ended = { cancelled: "stopped" }; // error code -> status of the answer, e
 export class Chat {
   conversation = fresh();
   running = null; // {id, answer, engine, began, firstAt, tokens, speeds, stopping}
+  speeds = []; // tokens/s of the answer under way, or of the last one
   kept = true; // whether storage keeps the conversation
   #session;
   #listeners = { conversation: [], message: [], finished: [], state: [] };
@@ -142,6 +143,7 @@ export class Chat {
     const run = { id: newId("r"), answer, engine, began: performance.now(), firstAt: 0, tokens: 0, speeds: [], stopping: false };
     run.point = { at: run.began, tokens: 0 };
     this.running = run;
+    this.speeds = run.speeds;
     Object.assign(answer, { status: "running", model: info.model, place, adapter: info.adapter?.name, skipped: this.conversation.skip });
     const body = this.body(answer);
     if (info.has_chat_template === false) {

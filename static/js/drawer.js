@@ -130,8 +130,7 @@ export class Drawer {
   #showSpeed() {
     const { running } = this.#chat;
     const last = running?.answer ?? this.#chat.messages.findLast((message) => message.tokens);
-    if (running) this.lastSpeeds = running.speeds;
-    const speeds = this.lastSpeeds ?? [];
+    const { speeds } = this.#chat;
     speedLine($("#speed-line"), speeds);
     const now = running ? (speeds.at(-1) ?? 0) : (last?.speed ?? 0);
     $("#speed-now").textContent = now ? t("perSecond", { n: rate(now) }) : "–";

@@ -15,7 +15,7 @@ const session = new Session();
 const chat = new Chat(session);
 const picker = new ModelPicker(session);
 const drawer = new Drawer(session, chat);
-const list = new MessageList(chat, { edit: (message) => composer.edit(message), newChat, reload: reloadAndRegenerate });
+const list = new MessageList(chat, { edit: (message) => composer.edit(message), newChat });
 const composer = new Composer(chat, session, () => list.toEnd());
 const states = new States(session, chat, {
   models: () => picker.open(),
@@ -54,10 +54,8 @@ function showHeader() {
   const tags = place === "tab" ? [model?.bits, model?.bytes ? `${Math.round(model.bytes / 1e6)}\u00a0MB` : null] : [info?.weights?.split(",")[0]];
   $("#model-name").textContent = name;
   $("#model-more").textContent = tags.filter(Boolean).join(" · ");
-  $("#model-chip").setAttribute("aria-label", t("modelChip", { name }));
   const adapter = adapterName(session) || t(session.adapter && !session.adapter.available ? "noAdapterChip" : "unknownAdapter");
   $("#adapter-name").textContent = adapter;
-  $("#adapter-chip").setAttribute("aria-label", t("adapterChip", { name: adapter }));
   $("#adapter-chip").title = info?.adapter?.name ?? "";
   const usable = Boolean(session.server.models);
   $("#place-tab").setAttribute("aria-pressed", String(place === "tab"));

@@ -6,6 +6,7 @@ import { el, button, copy, t } from "./ui.js";
 
 const TAIL_MAX = 16_000; // characters of an unfinished block that are still parsed in every frame
 const BLOCK_MAX = 64_000; // characters of a block beyond which it is shown as plain text
+const TOO_DEEP = /^(?:[ \t]*(?:[>*+-]|\d+[.)])){30}|^[ \t]{120,}(?:[>*+-]|\d+[.)])/m; // nesting that no reader needs and parsers cut
 
 const escape = (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 
@@ -33,6 +34,7 @@ const PURIFY = {
     "table", "thead", "tbody", "tr", "th", "td"],
   ALLOWED_ATTR: ["href", "start", "align", "class"],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ADD_URI_SAFE_ATTR: ["align", "start"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
@@ -40,7 +42,7 @@ const PURIFY = {
 
 // elements turns one block token into nodes. Whatever a parser cannot take is shown as plain text.
 function elements(token) {
-  if (token.raw.length > BLOCK_MAX) return [plain(token.raw)];
+  if (token.raw.length > BLOCK_MAX || TOO_DEEP.test(token.raw)) return [plain(token.raw)];
   if (token.type === "code") return [codeBlock(token.lang, token.text)];
   try {
     const fragment = DOMPurify.sanitize(marked.parser([token], options), PURIFY);
@@ -80,7 +82,7 @@ function decorate(root) {
   }
   for (const node of root.querySelectorAll("[class]")) if (!node.closest(".code")) node.removeAttribute("class");
   for (const table of root.querySelectorAll("table")) {
-    const wrap = el("div", { class: "table", tabindex: "0", role: "region", "aria-label": t("table") });
+    const wrap = el("div", { class: "table", tabindex: "0", role: "group", "aria-label": t("table") });
     table.replaceWith(wrap);
     wrap.append(table);
     for (const cell of table.querySelectorAll("th:empty")) cell.replaceWith(el("td"));
@@ -93,7 +95,7 @@ export function codeBlock(lang, text) {
   const copies = button({ class: "quiet", onclick: () => copy(code.textContent, copies) }, "copy", t("copy"));
   return el("div", { class: "code" },
     el("div", { class: "code-head" }, el("span", { text: name }), copies),
-    el("pre", { tabindex: "0", role: "region", "aria-label": `${t("code")} ${name}`.trim() }, code));
+    el("pre", { tabindex: "0", role: "group", "aria-label": `${t("code")} ${name}`.trim() }, code));
 }
 
 // Markdown shows a text that grows. Blocks that can no longer change are made once; only the last block is made again, so

@@ -17,7 +17,7 @@ export class MessageList {
   #chat;
   #actions;
 
-  // actions: edit(message), newChat(), reload(message)
+  // actions: edit(message), newChat()
   constructor(chat, actions) {
     this.#chat = chat;
     this.#actions = actions;
@@ -97,7 +97,7 @@ export class MessageList {
     const facts = el("p", { class: "facts", "data-testid": "message-facts" });
     const copies = action("copy", () => copy(message.content, copies));
     const again = action("regenerate", () => this.#chat.regenerate(message));
-    const node = el("article", { class: "message assistant", "data-testid": "message-assistant", "data-id": message.id },
+    const node = el("article", { class: "message assistant", "data-testid": "message-assistant", "data-id": message.id, "data-status": message.status },
       el("h2", { class: "sr-only", "data-t": "assistant" }),
       text, note, box,
       el("footer", {}, el("div", { class: "actions" }, copies, again), facts));
@@ -125,7 +125,9 @@ export class MessageList {
     }
     view.copies.hidden = open || !message.content;
     view.again.hidden = busy || message !== this.#chat.messages.at(-1);
-    const error = message.status === "error" && message === this.#chat.messages.at(-1) ? message.error : null;
+    // A lost device has its box above the conversation, with the way to go on.
+    const failed = message.status === "error" && message === this.#chat.messages.at(-1) && message.error.code !== "device_lost";
+    const error = failed ? message.error : null;
     if (view.error !== error || view.lang !== document.documentElement.lang) view.box.replaceChildren(...(error ? [this.#errorBox(message, error)] : []));
     view.error = error;
     view.lang = document.documentElement.lang;
@@ -143,7 +145,6 @@ export class MessageList {
         ["dropOldest", () => chat.dropOldest(message)], newChat,
       ],
       question_too_long: () => ["context-full", t("contextAlone"), newChat],
-      device_lost: () => ["request-lost", t("requestLost"), ["reloadRegenerate", () => actions.reload(message)]],
       server_gone: () => ["request-lost", t("requestGone"), again],
       worker_silent: () => ["request-lost", t("requestSilent"), again],
     }[error.code]?.() ?? ["request-failed", t("requestFailed", { message: error.message }), again];

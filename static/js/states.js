@@ -144,7 +144,7 @@ export class States {
           offer("fetchAgain", () => session.load()), models),
         device_lost: () => say("device-lost", "problem",
           session.losses >= LOSSES_OFTEN ? `${t("lost")} ${t("lostOften", { n: session.losses })}` : t("lost"),
-          offer("reload", () => session.load()), this.#chat.messages.at(-1)?.error?.code === "device_lost" && offer("reloadRegenerate", () => this.#open.reload()),
+          this.#chat.messages.at(-1)?.error?.code === "device_lost" && offer("reloadRegenerate", () => this.#open.reload()), offer("reload", () => session.load()),
           session.losses >= LOSSES_OFTEN && { text: t("copyReport"), run: (pressed) => copy(this.#open.report(), pressed) }, server),
         worker_broken: () => say("engine-broken", "problem", t("noEngine", { message: error.message }), retry, server),
       };
