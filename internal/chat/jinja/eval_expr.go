@@ -214,7 +214,7 @@ func (r *run) evalSlice(v Value, s *sliceExpr) (Value, error) {
 			if u, is := b.(*undefined); is {
 				return nil, u.err()
 			}
-			return nil, errors.New("slice indices must be integers or None")
+			return &undefined{"slice indices must be integers or None"}, nil
 		}
 		bounds[i] = &n
 	}

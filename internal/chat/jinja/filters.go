@@ -59,7 +59,7 @@ func init() { // a literal would refer to itself through map and select
 		"trim":        filterTrim,
 		"truncate":    filterTruncate,
 		"unique":      filterUnique,
-		"upper":       textFilter(strings.ToUpper),
+		"upper":       textFilter(upperText),
 		"urlencode":   filterURLEncode,
 		"wordcount":   filterWordCount,
 	}

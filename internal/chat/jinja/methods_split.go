@@ -76,7 +76,7 @@ func fieldsLeft(s string, n int) []string {
 	var parts []string
 	for s = strings.TrimLeftFunc(s, isSpace); s != ""; n-- {
 		if n == 0 {
-			return append(parts, strings.TrimRightFunc(s, isSpace))
+			return append(parts, s)
 		}
 		i := strings.IndexFunc(s, isSpace)
 		if i < 0 {
@@ -92,7 +92,7 @@ func fieldsRight(s string, n int) []string {
 	var parts []string
 	for s = strings.TrimRightFunc(s, isSpace); s != ""; n-- {
 		if n == 0 {
-			parts = append(parts, strings.TrimLeftFunc(s, isSpace))
+			parts = append(parts, s)
 			break
 		}
 		i := strings.LastIndexFunc(s, isSpace)

@@ -13,7 +13,7 @@ var stringMethods map[string]func(r *run, s string, a args) (Value, error)
 
 func init() { // a literal would refer to itself through run
 	stringMethods = map[string]func(r *run, s string, a args) (Value, error){
-		"upper":      mapText(strings.ToUpper),
+		"upper":      mapText(upperText),
 		"lower":      mapText(strings.ToLower),
 		"casefold":   mapText(strings.ToLower),
 		"title":      mapText(titleText),
@@ -115,6 +115,12 @@ func capitalizeText(s string) string {
 	_, n := utf8.DecodeRuneInString(s)
 	return strings.ToTitle(s[:n]) + strings.ToLower(s[n:])
 }
+
+// longUpper are letters in use whose upper case has several letters, which
+// Go's unicode package does not know (Unicode's SpecialCasing.txt).
+var longUpper = strings.NewReplacer("ß", "SS", "ŉ", "ʼN", "ǰ", "J̌", "ﬀ", "FF", "ﬁ", "FI", "ﬂ", "FL", "ﬃ", "FFI", "ﬄ", "FFL", "ﬅ", "ST", "ﬆ", "ST")
+
+func upperText(s string) string { return longUpper.Replace(strings.ToUpper(s)) }
 
 func swapCase(s string) string {
 	return strings.Map(func(c rune) rune {
