@@ -1,4 +1,4 @@
-module github.com/pagelight/pagelight/tools
+module github.com/pagelight/pagelight/tools/lint
 
 go 1.26.0
 
