@@ -7,7 +7,7 @@
 importScripts("dist/wasm_exec.js", "gpu.js", "fetch.js");
 (() => {
   const WASM = "dist/engine.wasm";
-  const MAX_LOG = 4000; // characters of what Go wrote last, for the message about a crash
+  const MAX_LOG = 2000; // characters of Go's last words, for the message about a crash
 
   const waiting = []; // messages for an engine that does not run yet
   const open = new Set(); // ids that have not been answered
@@ -64,7 +64,9 @@ importScripts("dist/wasm_exec.js", "gpu.js", "fetch.js");
   let line = "";
   globalThis.fs.writeSync = (fd, bytes) => {
     const text = decoder.decode(bytes, { stream: true });
-    log = (log + text).slice(-MAX_LOG);
+    log += text;
+    const crash = log.search(/^(panic: |fatal error: |runtime: )/m);
+    log = crash >= 0 ? log.slice(crash, crash + MAX_LOG) : log.slice(-MAX_LOG); // a crash says the most where it begins
     line += text;
     const end = line.lastIndexOf("\n");
     if (end >= 0) {

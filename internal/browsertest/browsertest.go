@@ -198,12 +198,21 @@ type Mount struct {
 // Serve serves folders under the headers that Pagelight itself sends, and gives the address without a final slash.
 func Serve(t testing.TB, mounts ...Mount) string {
 	t.Helper()
+	return ServeThrough(t, func(next http.Handler) http.Handler { return next }, mounts...)
+}
+
+// ServeThrough is Serve with a handler around what is served.
+func ServeThrough(t testing.TB, wrap func(next http.Handler) http.Handler, mounts ...Mount) string {
+	t.Helper()
 	mux := http.NewServeMux()
 	for _, m := range mounts {
 		mux.Handle(m.Path, http.StripPrefix(strings.TrimSuffix(m.Path, "/"), files(m.FS)))
 	}
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
+	server := httptest.NewServer(wrap(mux))
+	t.Cleanup(func() {
+		server.CloseClientConnections() // a request may wait for ever
+		server.Close()
+	})
 	return server.URL
 }
 
