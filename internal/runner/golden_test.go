@@ -36,7 +36,7 @@ func devices(t *testing.T) map[string]func() gpu.Device {
 			}
 			return d
 		},
-		"gpu":               func() gpu.Device { return gputest.Open(t) },
+		"gpu":                func() gpu.Device { return gputest.Open(t) },
 		"gpu default limits": func() gpu.Device { return gputest.OpenDefaultLimits(t) },
 	}
 }

@@ -32,11 +32,11 @@ const (
 type Result struct {
 	IDs    []int32   // [rows] with WantIDs; -1 where the logits hold a NaN
 	Logits []float32 // [rows, vocab] with WantLogits
-	vocab  int
+	Vocab  int
 }
 
 // Row is one row of logits.
-func (r Result) Row(i int) []float32 { return r.Logits[i*r.vocab : (i+1)*r.vocab] }
+func (r Result) Row(i int) []float32 { return r.Logits[i*r.Vocab : (i+1)*r.Vocab] }
 
 // Runner runs one model on one device. It belongs to one goroutine.
 type Runner struct {
@@ -115,7 +115,7 @@ func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, er
 		return Result{IDs: ids}, r.dev.Read(ctx, r.idsBack, 0, gpu.Bytes(ids))
 	}
 	out := r.out[:p.NumLogits*r.cfg.VocabSize]
-	return Result{Logits: out, vocab: r.cfg.VocabSize}, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
+	return Result{Logits: out, Vocab: r.cfg.VocabSize}, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
 }
 
 // bucket is the power of two that a step of n rows is rounded up to, but not beyond most: programs are recorded for

@@ -1,0 +1,409 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kvcache"
+	"github.com/pagelight/pagelight/internal/runner"
+	"github.com/pagelight/pagelight/internal/sched"
+	"github.com/pagelight/pagelight/internal/tokenizer"
+	"github.com/pagelight/pagelight/internal/weights"
+)
+
+const fakeVocab = 1000
+
+// fakeExec picks, for each row, the token after the row's own: 5 gives 6. It checks the plans that it is given.
+type fakeExec struct {
+	t      testing.TB
+	delay  time.Duration
+	fail   func(p *sched.Plan) error
+	closed bool
+	steps  int
+}
+
+func (f *fakeExec) Step(_ context.Context, p *sched.Plan, want runner.Want) (runner.Result, error) {
+	f.steps++
+	time.Sleep(f.delay)
+	if f.fail != nil {
+		if err := f.fail(p); err != nil {
+			return runner.Result{}, err
+		}
+	}
+	var ids []int32
+	for _, c := range p.Chunks {
+		if c.Seq.Table.Capacity() < c.Start+len(c.Tokens) {
+			f.t.Errorf("sequence %s computes position %d with room for %d", c.Seq.ID, c.Start+len(c.Tokens)-1, c.Seq.Table.Capacity())
+		}
+		for _, id := range c.Tokens[len(c.Tokens)-c.Logits:] {
+			ids = append(ids, (id+1)%fakeVocab)
+		}
+	}
+	if want == runner.WantLogits {
+		return oneHot(ids), nil
+	}
+	return runner.Result{IDs: ids}, nil
+}
+
+// oneHot are logits that leave no choice but the given ids.
+func oneHot(ids []int32) runner.Result {
+	logits := slices.Repeat([]float32{-1e4}, len(ids)*fakeVocab)
+	for i, id := range ids {
+		logits[i*fakeVocab+int(id)] = 0
+	}
+	return runner.Result{Logits: logits, Vocab: fakeVocab}
+}
+
+func (f *fakeExec) Close() { f.closed = true }
+
+// newFake is an engine over a fake executor with a pool of the given blocks.
+func newFake(t testing.TB, exec *fakeExec, blocks int) *Engine {
+	exec.t = t
+	pool := kvcache.NewPool(blocks)
+	e := &Engine{
+		Text:   &Text{tok: tokenizer.NewSynthetic(fakeVocab)},
+		config: &weights.Config{VocabSize: fakeVocab, EOS: []int32{2}},
+		dev:    fakeDevice{}, src: fakeSource{},
+	}
+	e.info.MaxModelLen = blocks * kvcache.BlockSize
+	e.loop = newLoop(exec, sched.New(sched.Config{MaxBatchedTokens: 32, MaxLogits: 4, MaxSeqs: 1}, pool), pool, slog.New(slog.DiscardHandler))
+	go e.loop.run()
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pool.Check(); err != nil || pool.NumFree() != blocks {
+			t.Errorf("after Close %d of %d blocks are free, Check says %v", pool.NumFree(), blocks, err)
+		}
+		if !exec.closed {
+			t.Error("Close did not close the executor")
+		}
+	})
+	return e
+}
+
+type fakeDevice struct{ gpu.Device }
+
+func (fakeDevice) Close() {}
+
+type fakeSource struct{ weights.Source }
+
+func (fakeSource) Close() error { return nil }
+
+func greedy(ids []int32, maxTokens int) Request {
+	zero := 0.0
+	return Request{TokenIDs: ids, Params: Params{Temperature: &zero, MaxTokens: maxTokens}}
+}
+
+// collect reads a stream to its end.
+func collect(ctx context.Context, e *Engine, req Request) (text string, ids []int32, last Event, err error) {
+	for ev, err := range e.Generate(ctx, req) {
+		if err != nil {
+			return text, ids, last, err
+		}
+		text += ev.Text
+		ids = append(ids, ev.TokenIDs...)
+		last = ev
+	}
+	return text, ids, last, nil
+}
+
+func TestGenerateCountsUp(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 16)
+	prompt := make([]int32, 50) // two chunks
+	prompt[49] = 300
+	text, ids, last, err := collect(t.Context(), e, greedy(prompt, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []int32{301, 302, 303}; !slices.Equal(ids, want) {
+		t.Errorf("ids = %v, want %v", ids, want)
+	}
+	if text != " 301 302 303" || last.FinishReason != FinishLength {
+		t.Errorf("text %q, finish %q; want \" 301 302 303\", length", text, last.FinishReason)
+	}
+	if last.Usage != (Usage{50, 3, 53}) {
+		t.Errorf("usage = %+v", last.Usage)
+	}
+	st := e.Stats()
+	if st.PromptTokens != 50 || st.GenerationTokens != 3 || st.Requests != 1 || st.BlocksUsed != 0 {
+		t.Errorf("stats = %+v", st)
+	}
+}
+
+func TestEndOfAnswerIDEndsAndIsNotText(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 4)
+	req := greedy([]int32{0}, 0)
+	text, ids, last, err := collect(t.Context(), e, req)
+	if err != nil || !slices.Equal(ids, []int32{1, 2}) || last.FinishReason != FinishStop || strings.Contains(text, "2") {
+		t.Errorf("text %q, ids %v, finish %q, err %v; want [1 2] and stop", text, ids, last.FinishReason, err)
+	}
+	req.Params.IgnoreEOS, req.Params.MaxTokens = true, 4
+	if _, ids, _, _ := collect(t.Context(), e, req); !slices.Equal(ids, []int32{1, 2, 3, 4}) {
+		t.Errorf("ignoring the end: ids %v, want [1 2 3 4]", ids)
+	}
+}
+
+func TestStopStringEndsBeforeIt(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 4)
+	req := greedy([]int32{10}, 30)
+	req.Params.Stop = []string{" 13 1", "15"}
+	text, ids, last, err := collect(t.Context(), e, req)
+	if err != nil || text != " 11 12" {
+		t.Errorf("text %q, err %v; want \" 11 12\"", text, err)
+	}
+	if last.FinishReason != FinishStop || last.StopReason != " 13 1" || !slices.Equal(ids, []int32{11, 12, 13, 14}) {
+		t.Errorf("finish %q, reason %v, ids %v", last.FinishReason, last.StopReason, ids)
+	}
+}
+
+func TestSamplingReadsLogits(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 4)
+	one, seed := 1.0, int64(7)
+	req := Request{TokenIDs: []int32{20}, Params: Params{Temperature: &one, Seed: &seed, MaxTokens: 3}}
+	if _, ids, _, err := collect(t.Context(), e, req); err != nil || !slices.Equal(ids, []int32{21, 22, 23}) {
+		t.Errorf("ids %v, err %v; the fake's distribution has one token", ids, err)
+	}
+}
+
+func TestPromptThatDoesNotFit(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 2)
+	var long *ContextLengthError
+	_, _, _, err := collect(t.Context(), e, greedy(make([]int32, 32), 0))
+	if !errors.As(err, &long) || long.PromptTokens != 32 || long.MaxModelLen != 32 {
+		t.Errorf("prompt of 32 in a context of 32: %v", err)
+	}
+	_, _, _, err = collect(t.Context(), e, greedy(make([]int32, 30), 3))
+	if !errors.As(err, &long) || long.MaxTokens != 3 || !strings.Contains(err.Error(), "33") {
+		t.Errorf("30 + 3 in a context of 32: %v", err)
+	}
+	if _, ids, last, err := collect(t.Context(), e, greedy(slices.Repeat([]int32{5}, 30), 2)); err != nil || len(ids) != 2 || last.FinishReason != FinishLength {
+		t.Errorf("30 + 2 in a context of 32: %v %v %v", ids, last.FinishReason, err)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 2)
+	two, text := 2.0, ""
+	for name, c := range map[string]struct {
+		req   Request
+		field string
+	}{
+		"nothing":      {Request{}, "prompt"},
+		"both":         {Request{Prompt: &text, TokenIDs: []int32{1}}, "prompt"},
+		"empty":        {Request{Prompt: &text}, "prompt"},
+		"id too large": {Request{TokenIDs: []int32{fakeVocab}}, "prompt"},
+		"id negative":  {Request{TokenIDs: []int32{-1}}, "prompt"},
+		"top_p":        {Request{TokenIDs: []int32{1}, Params: Params{TopP: &two}}, "top_p"},
+		"max_tokens":   {Request{TokenIDs: []int32{1}, Params: Params{MaxTokens: -1}}, "max_tokens"},
+		"empty stop":   {Request{TokenIDs: []int32{1}, Params: Params{Stop: []string{""}}}, "stop"},
+	} {
+		var p *ParamError
+		if _, _, _, err := collect(t.Context(), e, c.req); !errors.As(err, &p) || p.Field != c.field {
+			t.Errorf("%s: %v, want a fault in %s", name, err, c.field)
+		}
+	}
+	if _, _, _, err := collect(t.Context(), e, Request{Messages: []Message{{"user", "x"}}}); !errors.Is(err, ErrNoChatTemplate) {
+		t.Errorf("messages without a template: %v", err)
+	}
+}
+
+func TestCancelFreesBlocksWithinOneStep(t *testing.T) {
+	exec := &fakeExec{delay: 2 * time.Millisecond}
+	e := newFake(t, exec, 64)
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	var err error
+	for _, err = range e.Generate(ctx, greedy([]int32{100}, 500)) {
+		if n++; n == 3 {
+			cancel()
+		}
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled stream ended with %v", err)
+	}
+	waitForNoBlocks(t, e)
+	for range e.Generate(t.Context(), greedy([]int32{100}, 500)) {
+		break // leaving the loop cancels too
+	}
+	waitForNoBlocks(t, e)
+}
+
+func waitForNoBlocks(t *testing.T, e *Engine) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); e.Stats().BlocksUsed > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d blocks still in use", e.Stats().BlocksUsed)
+		}
+	}
+}
+
+func TestCancelWhileWaiting(t *testing.T) {
+	e := newFake(t, &fakeExec{delay: time.Millisecond}, 8)
+	first := make(chan error, 1)
+	go func() {
+		_, _, _, err := collect(t.Context(), e, greedy([]int32{100}, 100))
+		first <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, ids, _, err := collect(ctx, e, greedy([]int32{500}, 100)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("second request: ids %v, err %v; want its deadline", ids, err)
+	}
+	if err := <-first; err != nil {
+		t.Errorf("the first request was disturbed: %v", err)
+	}
+}
+
+func TestFailedStepFailsItsRequestsOnly(t *testing.T) {
+	broken := errors.New("broken")
+	exec := &fakeExec{fail: func(p *sched.Plan) error {
+		if p.Chunks[0].Tokens[0] == 666 {
+			return broken
+		}
+		return nil
+	}}
+	e := newFake(t, exec, 8)
+	if _, _, _, err := collect(t.Context(), e, greedy([]int32{666}, 1)); !errors.Is(err, broken) {
+		t.Errorf("err = %v", err)
+	}
+	if _, ids, _, err := collect(t.Context(), e, greedy([]int32{7}, 1)); err != nil || !slices.Equal(ids, []int32{8}) {
+		t.Errorf("after a failed step: %v, %v", ids, err)
+	}
+}
+
+func TestNaNLogitsAreAnError(t *testing.T) {
+	pool := kvcache.NewPool(2)
+	exec := &nanExec{fakeExec{t: t}}
+	l := newLoop(exec, sched.New(sched.Config{MaxBatchedTokens: 8, MaxLogits: 1, MaxSeqs: 1}, pool), pool, slog.New(slog.DiscardHandler))
+	e := &Engine{Text: &Text{}, config: &weights.Config{VocabSize: fakeVocab}, dev: fakeDevice{}, src: fakeSource{}, loop: l}
+	e.info.MaxModelLen = 32
+	go l.run()
+	defer e.Close()
+	if _, _, _, err := collect(t.Context(), e, greedy([]int32{1}, 1)); !errors.Is(err, ErrInvalidLogits) {
+		t.Errorf("err = %v, want ErrInvalidLogits", err)
+	}
+}
+
+type nanExec struct{ fakeExec }
+
+func (f *nanExec) Step(context.Context, *sched.Plan, runner.Want) (runner.Result, error) {
+	return runner.Result{IDs: []int32{-1}}, nil
+}
+
+func TestDeviceLossReachesEverybody(t *testing.T) {
+	exec := &fakeExec{delay: time.Millisecond}
+	lose := make(chan struct{})
+	exec.fail = func(*sched.Plan) error {
+		select {
+		case <-lose:
+			return fmt.Errorf("reset: %w", gpu.ErrDeviceLost)
+		default:
+			return nil
+		}
+	}
+	e := newFake(t, exec, 64)
+	errs := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, _, _, err := collect(t.Context(), e, greedy([]int32{1, 100}, 500))
+			errs <- err
+		}()
+	}
+	time.Sleep(10 * time.Millisecond)
+	close(lose)
+	for range 2 {
+		if err := <-errs; !errors.Is(err, ErrDeviceLost) {
+			t.Errorf("err = %v, want ErrDeviceLost", err)
+		}
+	}
+}
+
+func TestCloseEndsRequests(t *testing.T) {
+	e := newFake(t, &fakeExec{delay: time.Millisecond}, 64)
+	errs := make(chan error, 1)
+	go func() {
+		_, _, _, err := collect(t.Context(), e, greedy([]int32{100}, 500))
+		errs <- err
+	}()
+	time.Sleep(10 * time.Millisecond)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-errs; !errors.Is(err, ErrClosed) {
+		t.Errorf("err = %v, want ErrClosed", err)
+	}
+	if _, _, _, err := collect(t.Context(), e, greedy([]int32{1}, 1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+}
+
+// TestHammer has many goroutines ask, cancel and leave at random; each must get its own tokens.
+func TestHammer(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 16)
+	var wg sync.WaitGroup
+	for g := range 64 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for range 30 {
+				start := int32(10 + r.IntN(800))
+				ctx, cancel := context.WithCancel(t.Context())
+				leave := r.IntN(12)
+				next := start + 1
+				for ev, err := range e.Generate(ctx, greedy([]int32{start}, 1+r.IntN(20))) {
+					if err != nil {
+						if !errors.Is(err, context.Canceled) {
+							t.Errorf("start %d: %v", start, err)
+						}
+						break
+					}
+					for _, id := range ev.TokenIDs {
+						if id != next {
+							t.Errorf("start %d: got %d, want %d", start, id, next)
+						}
+						next++
+					}
+					if leave--; leave == 0 {
+						if r.IntN(2) == 0 {
+							break
+						}
+						cancel()
+					}
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	waitForNoBlocks(t, e)
+}
+
+func TestStopMatcherHoldsBackNoMoreThanNeeded(t *testing.T) {
+	m := stopMatcher{stops: []string{"END", "\n\n"}}
+	for _, c := range []struct{ in, out, hit string }{
+		{"hello E", "hello ", ""}, {"N", "", ""}, {"X", "ENX", ""}, {"\n", "", ""}, {"a\n", "\na", ""}, {"\nrest", "", "\n\n"},
+	} {
+		if out, hit := m.push(c.in); out != c.out || hit != c.hit {
+			t.Errorf("push(%q) = %q, %q; want %q, %q", c.in, out, hit, c.out, c.hit)
+		}
+	}
+	m.held = "EN"
+	if got := m.flush(); got != "EN" || m.flush() != "" {
+		t.Errorf("flush = %q", got)
+	}
+}
+
+func TestLogSumExp(t *testing.T) {
+	if got := logSumExp([]float32{1000, 1000}); got < 1000.6931 || got > 1000.6932 {
+		t.Errorf("logSumExp = %v, want 1000 + ln 2", got)
+	}
+}
