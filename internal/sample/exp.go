@@ -43,7 +43,10 @@ func exp(x float64) float64 {
 	c = p1 + float64(t*c)
 	c = r - float64(t*c)
 	y := 1 - ((lo - float64(r*c)/(2-c)) - hi)
-	return math.Ldexp(y, k)
+	if k < -1021 {
+		return math.Ldexp(y, k) // subnormal
+	}
+	return y * math.Float64frombits(uint64(k+1023)<<52)
 }
 
 // log returns the natural logarithm of x for 0 < x < +Inf.
@@ -57,7 +60,12 @@ func log(x float64) float64 {
 		l6 = 1.531383769920937332e-01
 		l7 = 1.479819860511658591e-01
 	)
-	f1, ki := math.Frexp(x)
+	bits := math.Float64bits(x)
+	ki := int(bits>>52) - 1022
+	f1 := math.Float64frombits(bits&(1<<52-1) | 1022<<52)
+	if bits>>52 == 0 {
+		f1, ki = math.Frexp(x) // subnormal
+	}
 	if f1 < math.Sqrt2/2 {
 		f1 *= 2
 		ki--

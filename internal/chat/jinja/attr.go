@@ -173,7 +173,11 @@ func (r *run) slice(v Value, start, stop, step *int64) (Value, error) {
 		}
 		return s[runeOffset(s, int(from)):runeOffset(s, int(to))], nil
 	}
-	var picked []int64
+	// The indices, and for a string its characters and the result's.
+	if err := r.alloc(16*n + 48); err != nil {
+		return nil, err
+	}
+	picked := make([]int64, 0, n)
 	for i := from; by > 0 && i < to || by < 0 && i > to; {
 		picked = append(picked, i)
 		next := i + by
@@ -196,9 +200,6 @@ func (r *run) slice(v Value, start, stop, step *int64) (Value, error) {
 		return out, nil
 	}
 	s := v.(string)
-	if err := r.text(5 * n); err != nil { // the runes, and the result
-		return nil, err
-	}
 	runes := []rune(s)
 	out := make([]rune, len(picked))
 	for j, i := range picked {

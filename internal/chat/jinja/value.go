@@ -3,7 +3,7 @@ package jinja
 import (
 	"fmt"
 	"math"
-	"strings"
+	"strconv"
 )
 
 // Value is a value of the template language. Its dynamic type is one of
@@ -219,7 +219,7 @@ func (r *run) hash(v Value) (hashKey, error) {
 			return hashKey{}, err
 		}
 		defer r.leave()
-		var sb strings.Builder
+		var key []byte
 		for _, item := range v.items {
 			k, err := r.hash(item)
 			if err != nil {
@@ -228,13 +228,21 @@ func (r *run) hash(v Value) (hashKey, error) {
 			if k.kind == 'p' {
 				return k, fmt.Errorf("a tuple with a %s cannot be a key", typeName(item))
 			}
-			part := fmt.Sprintf("%c%d,%v,%q;", k.kind, k.i, k.f, k.s)
-			if err := r.alloc(len(part)); err != nil {
+			// Twice, as append doubles what it grows.
+			if err := r.alloc(2 * (len(k.s) + 64)); err != nil {
 				return k, err
 			}
-			sb.WriteString(part)
+			// The length before the text keeps ("a", "b") from ("ab", "").
+			key = append(key, k.kind)
+			key = strconv.AppendInt(key, k.i, 36)
+			key = strconv.AppendFloat(append(key, ','), k.f, 'g', -1, 64)
+			key = strconv.AppendInt(append(key, ','), int64(len(k.s)), 36)
+			key = append(append(key, ':'), k.s...)
 		}
-		return hashKey{kind: 't', s: sb.String()}, nil
+		if err := r.text(len(key)); err != nil {
+			return hashKey{}, err
+		}
+		return hashKey{kind: 't', s: string(key)}, nil
 	case *function, *macro, *namespace, *undefined:
 		return hashKey{kind: 'p', p: v}, nil
 	}
