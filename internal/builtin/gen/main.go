@@ -26,6 +26,25 @@ const (
 		"SOURCES.md gives it and has to travel with the model."
 )
 
+// cardNote goes under the checkpoint's model card, which knows nothing of the packing.
+const cardNote = `
+## This copy
+Packed as a Pagelight bundle: ` + summary + `.
+The figures above are those of the bf16 checkpoint. The folders eval and training do not travel with this copy; SOURCES.md does.
+`
+
+// packedCard is a source whose model card also says how this copy was made.
+type packedCard struct{ weights.Source }
+
+// File reads one of the small files.
+func (c packedCard) File(ctx context.Context, name string) ([]byte, error) {
+	raw, err := c.Source.File(ctx, name)
+	if name == "MODEL_CARD.md" && raw != nil {
+		raw = append(raw, cardNote...)
+	}
+	return raw, err
+}
+
 // documents are copied beside the bundle, where people look for them.
 var documents = []string{"MODEL_CARD.md", "SOURCES.md"}
 
@@ -43,11 +62,12 @@ func run(model, out string) error {
 	if model == "" {
 		return errors.New("-model is missing")
 	}
-	src, err := weights.OpenDir(model)
+	dir, err := weights.OpenDir(model)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
+	defer dir.Close()
+	src := packedCard{dir}
 	if err := pack(context.Background(), src, filepath.Join(out, "bundle")); err != nil {
 		return err
 	}
