@@ -111,7 +111,7 @@ export class Chat {
     this.#emit("state");
   }
 
-  // body is the request for an answer, or for what the next answer would be asked with.
+  // body is the request for an answer, or without one for all that was said.
   body(answer, stream = true) {
     const { skip, messages } = this.conversation;
     const before = answer ? messages.indexOf(answer) : messages.length;

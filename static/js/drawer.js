@@ -77,8 +77,9 @@ export class Drawer {
     this.toggle(true);
     const section = $(selector);
     section.open = true;
+    this.#show();
+    $("summary", section).focus({ preventScroll: true });
     section.scrollIntoView({ block: "start" });
-    $("summary", section).focus();
   }
 
   report() {
@@ -112,6 +113,7 @@ export class Drawer {
   }
 
   #show() {
+    cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     const { info, phase } = this.#session;
     const ready = phase === "ready" && info;
@@ -123,7 +125,7 @@ export class Drawer {
     if (ready && shown("#d-blocks")) this.#showBlocks(info);
     if (shown("#d-loading")) this.#showLoading();
     if (shown("#d-adapter")) this.#showAdapter();
-    if (shown("#d-code")) $("#code").textContent = requestAsCode(this.#language, this.#chat.body(null, false), this.#session);
+    if (shown("#d-code")) $("#code").textContent = requestAsCode(this.#language, this.#chat.body(this.#chat.messages.at(-1) ?? null, false), this.#session);
     $("#code-start").hidden = Boolean(this.#session.server.models);
   }
 

@@ -54,7 +54,7 @@ function showHeader() {
   const tags = place === "tab" ? [model?.bits, model?.bytes ? `${Math.round(model.bytes / 1e6)}\u00a0MB` : null] : [info?.weights?.split(",")[0]];
   $("#model-name").textContent = name;
   $("#model-more").textContent = tags.filter(Boolean).join(" · ");
-  const adapter = adapterName(session) || t(session.adapter && !session.adapter.available ? "noAdapterChip" : "unknownAdapter");
+  const adapter = adapterName(session) || t(place === "server" ? "placeServer" : session.adapter && !session.adapter.available ? "noAdapterChip" : "unknownAdapter");
   $("#adapter-name").textContent = adapter;
   $("#adapter-chip").title = info?.adapter?.name ?? "";
   const usable = Boolean(session.server.models);

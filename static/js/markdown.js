@@ -11,8 +11,8 @@ const TOO_DEEP = /^(?:[ \t]*(?:[>*+-]|\d+[.)])){30}|^[ \t]{120,}(?:[>*+-]|\d+[.)
 const escape = (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 
 class SafeRenderer extends Renderer {
-  html({ text }) {
-    return escape(text);
+  html({ text, block }) {
+    return block ? `<p>${escape(text.trimEnd())}</p>` : escape(text);
   }
   image({ href, text }) {
     return `<a href="${escape(href)}">${escape(text || href)}</a>`; // a picture would be a request to another origin

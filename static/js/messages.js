@@ -62,7 +62,7 @@ export class MessageList {
   }
 
   #follow() {
-    if (this.#atEnd) this.#scroller.scrollTop = this.#scroller.scrollHeight;
+    if (this.#atEnd && this.#views.size) this.#scroller.scrollTop = this.#scroller.scrollHeight;
     this.#showJump();
   }
 

@@ -54,8 +54,7 @@ export class ModelPicker {
   #item(id, name, tags, current, rows, note, use) {
     return el("li", { class: current ? "model current" : "model", "data-id": id },
       el("div", { class: "model-head" },
-        el("h3", { text: name }),
-        ...tags.map((tag) => el("span", { class: "tag", text: tag })),
+        el("div", {}, el("h3", { text: name }), ...tags.map((tag) => el("span", { class: "tag", text: tag }))),
         current ? el("span", { class: "in-use", text: t("modelInUse") }) : use && button({ class: "primary", onclick: use, "aria-label": `${t("modelUse")}: ${name}` }, null, t("modelUse"))),
       note && el("p", { text: note }),
       el("dl", {}, ...rows.filter(([, value]) => value).map(([term, value]) => el("div", {}, el("dt", { text: term }), el("dd", { text: value })))));

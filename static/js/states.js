@@ -1,6 +1,6 @@
 // What the page says about the engine: the status line above the message box, and one box for each state that needs a
 // sentence and a next step. Both are computed from the session; a box stays the same element while its text changes.
-import { $, t, bytes, duration, rate, count, announce, copy, onLanguage } from "./ui.js";
+import { $, t, bytes, part, duration, rate, count, announce, copy, onLanguage } from "./ui.js";
 import * as settings from "./settings.js";
 import { stateBox } from "./messages.js";
 
@@ -52,8 +52,8 @@ export class States {
     const words = t({ running: "sRunning", ready: "sReady", error: "sError", idle: "sIdle" }[state] ?? STEPS[step] ?? "sStarting");
     let more = "";
     if (phase === "loading" && progress) {
-      const unit = progress.phase === "compile" || progress.phase === "warmup" ? count : bytes;
-      if (progress.total > 0) more = t("sOf", { done: unit(progress.done), total: unit(progress.total) });
+      const counted = progress.phase === "compile" || progress.phase === "warmup";
+      if (progress.total > 0) more = counted ? t("sOf", { done: count(progress.done), total: count(progress.total) }) : part(progress.done, progress.total);
       if (progress.left > 1000) more += `${more && " · "}${t("sLeft", { time: duration(progress.left) })}`;
     } else if (phase === "ready") {
       more = [session.modelName, adapterName(session)].filter(Boolean).join(" · ");

@@ -117,7 +117,7 @@ export const strings = {
   broken: ["The file {file} is damaged or missing.", "文件 {file} 已损坏或缺失。"],
   brokenExpected: ["Details: {message}", "详情：{message}"],
   loadFailed: ["The model could not be loaded: {message}", "无法加载模型：{message}"],
-  noEngine: ["The engine could not be started: {message}", "无法启动引擎：{message}"],
+  noEngine: ["The engine does not run: {message}", "引擎无法运行：{message}"],
   noModels: ["This site offers no model for this tab, and no server answers here.", "本站没有提供可在本页运行的模型，也没有服务器应答。"],
   synthetic: ["Speed test: this model has random weights, its text means nothing.", "速度测试：该模型的权重是随机的，输出的文字没有意义。"],
   serverGone: ["The server does not answer. Retrying in {n} s.", "服务器没有响应，{n} 秒后重试。"],

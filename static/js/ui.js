@@ -97,6 +97,12 @@ export function bytes(n, binary = false) {
   return `${n.toLocaleString(locale(), { maximumFractionDigits: unit > 1 && n < 100 ? 1 : 0 })}\u00a0${units[unit]}`;
 }
 
+// part is "1.3 of 9.4 MB": both in the unit of the whole.
+export function part(done, total) {
+  const base = 1000 ** Math.min(3, Math.max(0, Math.floor(Math.log10(Math.max(1, total)) / 3)));
+  return t("sOf", { done: (done / base).toLocaleString(locale(), { maximumFractionDigits: base > 1000 && total / base < 100 ? 1 : 0 }), total: bytes(total) });
+}
+
 export function duration(ms) {
   if (ms < 1000) return `${Math.round(ms)}\u00a0ms`;
   if (ms < 60_000) return `${(ms / 1000).toLocaleString(locale(), { maximumFractionDigits: ms < 10_000 ? 1 : 0 })}\u00a0s`;
