@@ -18,7 +18,11 @@ func TestOpenReadsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer src.Close()
+	defer func() {
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	c := src.Config()
 	if c.Name != "ernie-tiny" || c.VocabSize != 8192 || len(c.EOS) != 2 || c.EOS[0] != 4 || c.EOS[1] != 2 {
 		t.Errorf("config %+v", c)

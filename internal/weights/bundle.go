@@ -224,7 +224,7 @@ func (b *bundle) retire(index int) {
 // release closes the shards that were taken out of use by the calls before.
 func (b *bundle) release() {
 	for _, s := range b.spare {
-		closeBlob(s.blob)
+		drop(s.blob)
 	}
 	b.spare = b.spare[:0]
 }
@@ -243,7 +243,7 @@ func (b *bundle) fetch(ctx context.Context, s ManifestShard) (Blob, error) {
 		return nil, fmt.Errorf("weights: %s: %w", s.File, err)
 	}
 	if err := verify(ctx, blob, s); err != nil {
-		closeBlob(blob)
+		drop(blob)
 		return nil, err
 	}
 	return blob, nil
@@ -309,7 +309,7 @@ func (b *bundle) File(ctx context.Context, name string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w (%s)", err, name)
 		}
-		defer closeBlob(blob)
+		defer drop(blob)
 		raw := make([]byte, f.Size)
 		if err := readAt(blob, raw, 0); err != nil {
 			return nil, fmt.Errorf("weights: %s (%s): %w", f.File, name, err)

@@ -32,7 +32,7 @@ func openBundleTest(t testing.TB, store Store) Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Close() })
+	t.Cleanup(func() { drop(b) })
 	return b
 }
 
@@ -483,7 +483,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		defer b.Close()
+		defer drop(b)
 		for _, s := range Tensors(b.Config()) {
 			if int64(s.Rows)*int64(s.K) > 1<<22 {
 				continue

@@ -81,7 +81,7 @@ func openDir(fsys fs.FS, at, name string) (_ Source, err error) {
 	d := &dirSource{fsys: fsys, at: at, tensors: map[string]dirTensor{}}
 	defer func() {
 		if err != nil {
-			d.Close()
+			drop(d)
 		}
 	}()
 	config, err := d.readSmall("config.json", maxConfigBytes)
@@ -194,12 +194,12 @@ func (d *dirSource) openFile(name string) (*Safetensors, error) {
 	}
 	r, ok := f.(io.ReaderAt)
 	if !ok {
-		f.Close()
+		drop(f)
 		return nil, fmt.Errorf("weights: %s: this file system cannot read at an offset", where)
 	}
 	s, err := NewSafetensors(where, r, size)
 	if err != nil {
-		f.Close()
+		drop(f)
 		return nil, err
 	}
 	d.files = append(d.files, s)
@@ -406,7 +406,7 @@ func (d *dirSource) readSmall(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weights: %s/%s: %w", d.at, name, err)
 	}
-	defer f.Close()
+	defer drop(f)
 	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("weights: %s/%s: %w", d.at, name, cause(err))

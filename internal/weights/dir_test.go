@@ -30,7 +30,7 @@ func openDirTest(t testing.TB, dir string) Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { src.Close() })
+	t.Cleanup(func() { drop(src) })
 	return src
 }
 

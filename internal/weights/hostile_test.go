@@ -359,7 +359,7 @@ func TestHostileIndex(t *testing.T) {
 		}
 		src, err := OpenFS(fsys, "some")
 		if err == nil {
-			src.Close()
+			drop(src)
 		}
 		return err
 	}

@@ -79,7 +79,7 @@ func WriteBundle(ctx context.Context, src Source, dir string, opts BundleOptions
 	if err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
-	defer os.RemoveAll(temp) // once renamed, there is nothing of that name
+	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }() // once renamed, there is nothing of that name
 	if err := os.Chmod(temp, 0o755); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
@@ -356,6 +356,6 @@ func (p *packer) finishShard() error {
 // discard closes a shard that an error left unfinished.
 func (p *packer) discard() {
 	if p.file != nil {
-		p.file.Close()
+		drop(p.file)
 	}
 }

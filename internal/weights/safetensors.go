@@ -55,12 +55,12 @@ func OpenSafetensors(path string) (*Safetensors, error) {
 	}
 	st, err := f.Stat()
 	if err != nil {
-		f.Close()
+		drop(f)
 		return nil, fmt.Errorf("weights: %w", err)
 	}
 	s, err := NewSafetensors(path, f, st.Size())
 	if err != nil {
-		f.Close()
+		drop(f)
 		return nil, err
 	}
 	return s, nil

@@ -32,7 +32,7 @@ func (s *fsStore) Manifest(context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer drop(f)
 	if size > maxManifestBytes {
 		return nil, fmt.Errorf("is larger than %d bytes", maxManifestBytes)
 	}
@@ -46,7 +46,7 @@ func (s *fsStore) Shard(_ context.Context, file string, _ int64) (Blob, error) {
 	}
 	r, ok := f.(io.ReaderAt)
 	if !ok {
-		f.Close()
+		drop(f)
 		return nil, errors.New("this file system cannot read at an offset")
 	}
 	return &fileBlob{ReaderAt: r, Closer: f, size: size}, nil
@@ -59,6 +59,13 @@ type fileBlob struct {
 }
 
 func (b *fileBlob) Size() int64 { return b.size }
+
+// drop closes what was only read: an error then says nothing that matters.
+func drop(c any) {
+	if c, ok := c.(io.Closer); ok {
+		_ = c.Close()
+	}
+}
 
 // readAt fills p. A file that ends too early is one that shrank after it was checked.
 func readAt(r io.ReaderAt, p []byte, off int64) error {

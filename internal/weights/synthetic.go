@@ -199,9 +199,9 @@ func (s *synthetic) Bytes() int64 { return deviceBytes(s) }
 func (s *synthetic) Close() error { return nil }
 
 // norm is the values of a vector.
-func (t Shape) norm() []float32 {
-	seed := synSeed(t.Name)
-	out := make([]float32, t.K)
+func (s Shape) norm() []float32 {
+	seed := synSeed(s.Name)
+	out := make([]float32, s.K)
 	for i := range out {
 		out[i] = 1 + (float32(synHash(seed, uint64(i))>>59)-16)/64
 	}
@@ -238,7 +238,7 @@ func synCodes(seed, first uint64, exp int, codes *[syntheticGroup]uint8) float32
 	for i := range codes {
 		codes[i] = uint8(1 + synHash(seed, first+uint64(i))%15)
 	}
-	for j := uint64(0); j < syntheticGroup/syntheticRange; j++ {
+	for j := range uint64(syntheticGroup / syntheticRange) {
 		t := synHash(seed, 1<<41+first/syntheticRange+j)
 		a := t & 31
 		b := (a + 1 + (t>>32)%31) & 31

@@ -104,14 +104,15 @@ func Pieces(src Source, name string, info Info, maxBytes int64) iter.Seq2[int, i
 	return func(yield func(lo, hi int) bool) {
 		step := int(max(1, min(int64(info.Rows), maxBytes/int64(max(1, info.Format.RowBytes(info.K))))))
 		r, _ := src.(runner)
-		for lo, hi := 0, 0; lo < info.Rows; lo = hi {
-			hi = min(lo+step, info.Rows)
+		for lo := 0; lo < info.Rows; {
+			hi := min(lo+step, info.Rows)
 			if r != nil {
 				hi = min(hi, r.runEnd(name, lo))
 			}
 			if !yield(lo, hi) {
 				return
 			}
+			lo = hi
 		}
 	}
 }

@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-func run(model, out string) error {
+func run(model, out string) (err error) {
 	if model == "" {
 		return errors.New("-model is missing")
 	}
@@ -66,7 +66,7 @@ func run(model, out string) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer func() { err = errors.Join(err, dir.Close()) }()
 	src := packedCard{dir}
 	if err := pack(context.Background(), src, filepath.Join(out, "bundle")); err != nil {
 		return err
