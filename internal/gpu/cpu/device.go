@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -196,7 +197,7 @@ func (d *Device) run() {
 			continue
 		}
 		w := d.queue[0]
-		d.queue = append(d.queue[:0], d.queue[1:]...)
+		d.queue = slices.Delete(d.queue, 0, 1)
 		failed := d.fault != nil
 		d.mu.Unlock()
 
@@ -232,7 +233,8 @@ func (d *Device) enqueue(w ...work) {
 	}
 }
 
-// Submit implements gpu.Device.
+// Submit implements gpu.Device. The programs run while the caller goes on. After a fault everything submitted is dropped
+// until Read or Wait has reported it.
 func (d *Device) Submit(programs ...gpu.Program) error {
 	if err := d.Err(); err != nil {
 		return err

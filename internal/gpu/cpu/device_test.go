@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -670,4 +671,56 @@ func TestEventLoopRuns(t *testing.T) {
 			_, _ = os.Stat(".")
 		}
 	}
+}
+
+// Hammer: devices side by side, each used by its own goroutine, while others ask them what may be asked at any time.
+func TestHammer(t *testing.T) {
+	var users, watchers sync.WaitGroup
+	for i := range 4 {
+		l := open(t, Options{Workers: 1 + i})
+		stop := make(chan struct{})
+		watchers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-l.Lost():
+					return
+				default:
+					if err := l.Err(); err != nil && !errors.Is(err, gpu.ErrDeviceLost) || l.Info().Driver != "cpu" || l.Limits().OffsetAlignment != 256 {
+						t.Error(err)
+						return
+					}
+					runtime.Gosched()
+				}
+			}
+		})
+		users.Go(func() {
+			defer close(stop)
+			const m, k, n = 16, 256, 512
+			x, y := l.floats(slices.Repeat([]float32{1}, m*k)...), l.floats(make([]float32, m*n)...)
+			w, none := l.floats(slices.Repeat([]float32{0.5}, n*k)...), l.words(storage, 0, 0, 0, 0)
+			c := l.dispatch("matmul", f32Weights, l.words(uniform, k, n, k, n, 0, flagAdd, 0, 0), l.step(m), x, w, none, none, y)
+			p, err := l.NewProgram("hammer", []gpu.Command{c, c})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for round := range 20 {
+				scrap, err := l.NewBuffer("scrap", 4096, storage)
+				if err := errors.Join(err, l.Submit(p), l.WriteBuffer(scrap, 0, make([]byte, 4096)), l.Submit(p, p)); err != nil {
+					t.Error(err)
+					return
+				}
+				scrap.Release()
+				got := l.readFloats(y)
+				if want := float32((round + 1) * 6 * k / 2); slices.Min(got) != want || slices.Max(got) != want {
+					t.Errorf("device %d, round %d: got %v to %v, want %v", i, round, slices.Min(got), slices.Max(got), want)
+					return
+				}
+			}
+		})
+	}
+	users.Wait()
+	watchers.Wait()
 }
