@@ -41,9 +41,10 @@ func newAccess(entries []string, listenHost string) (*access, error) {
 				return nil, fmt.Errorf("host: %q is not an origin such as https://chat.example", entry)
 			}
 			host := u.Host
-			if u.Scheme == "https" {
+			switch u.Scheme { // browsers leave the usual port out
+			case "https":
 				host = strings.TrimSuffix(host, ":443")
-			} else if u.Scheme == "http" {
+			case "http":
 				host = strings.TrimSuffix(host, ":80")
 			}
 			a.origins[u.Scheme+"://"+host] = true

@@ -119,12 +119,6 @@ func found(raw json.RawMessage) string {
 	return s
 }
 
-// has says whether a field is there and not null.
-func (o *object) has(name string) bool {
-	raw, ok := o.fields[name]
-	return ok && kindOf(raw) != 'n'
-}
-
 // take removes a field; ok is false when it is not there or null, which mean the same in this API.
 func (o *object) take(name string) (raw json.RawMessage, ok bool) {
 	raw, ok = o.fields[name]

@@ -65,10 +65,19 @@ func ParseCompletion(body []byte) (*Call, error) {
 type field struct{ name, neutral string }
 
 var notInChat = []field{
-	{"tools", `[]`}, {"tool_choice", `"none"`}, {"functions", `[]`}, {"function_call", `"none"`},
-	{"top_logprobs", `0`}, {"continue_final_message", `false`},
-	{"chat_template", ``}, {"chat_template_kwargs", `{}`}, {"documents", `[]`},
-	{"audio", ``}, {"modalities", `["text"]`}, {"prediction", ``}, {"web_search_options", ``},
+	{"tools", `[]`},
+	{"tool_choice", `"none"`},
+	{"functions", `[]`},
+	{"function_call", `"none"`},
+	{"top_logprobs", `0`},
+	{"continue_final_message", `false`},
+	{"chat_template", ``},
+	{"chat_template_kwargs", `{}`},
+	{"documents", `[]`},
+	{"audio", ``},
+	{"modalities", `["text"]`},
+	{"prediction", ``},
+	{"web_search_options", ``},
 }
 
 var notInCompletions = []field{
@@ -76,14 +85,32 @@ var notInCompletions = []field{
 }
 
 var notInEither = []field{
-	{"n", `1`}, {"logprobs", `false`}, {"prompt_logprobs", ``}, {"echo", `false`},
-	{"response_format", `{"type":"text"}`}, {"structured_outputs", ``}, {"grammar", `""`}, {"json_schema", ``},
-	{"logit_bias", `{}`}, {"presence_penalty", `0`}, {"frequency_penalty", `0`}, {"repetition_penalty", `1`},
-	{"length_penalty", `1`}, {"use_beam_search", `false`},
-	{"stop_token_ids", `[]`}, {"min_tokens", `0`}, {"bad_words", `[]`}, {"allowed_token_ids", ``},
-	{"include_stop_str_in_output", `false`}, {"spaces_between_special_tokens", `true`},
-	{"truncate_prompt_tokens", ``}, {"return_token_ids", `false`}, {"return_tokens_as_token_ids", `false`},
-	{"logits_processors", `[]`}, {"kv_transfer_params", ``}, {"priority", `0`},
+	{"n", `1`},
+	{"logprobs", `false`},
+	{"prompt_logprobs", ``},
+	{"echo", `false`},
+	{"response_format", `{"type":"text"}`},
+	{"structured_outputs", ``},
+	{"grammar", `""`},
+	{"json_schema", ``},
+	{"logit_bias", `{}`},
+	{"presence_penalty", `0`},
+	{"frequency_penalty", `0`},
+	{"repetition_penalty", `1`},
+	{"length_penalty", `1`},
+	{"use_beam_search", `false`},
+	{"stop_token_ids", `[]`},
+	{"min_tokens", `0`},
+	{"bad_words", `[]`},
+	{"allowed_token_ids", ``},
+	{"include_stop_str_in_output", `false`},
+	{"spaces_between_special_tokens", `true`},
+	{"truncate_prompt_tokens", ``},
+	{"return_token_ids", `false`},
+	{"return_tokens_as_token_ids", `false`},
+	{"logits_processors", `[]`},
+	{"kv_transfer_params", ``},
+	{"priority", `0`},
 }
 
 // finish reads what both endpoints have in common.
@@ -137,7 +164,6 @@ func (o *object) stop() []string {
 	}
 	const want = "a string or an array of strings"
 	if s, ok := stringOf(raw); ok {
-		raw = nil
 		return o.checkStop("stop", nil, s)
 	}
 	elems, ok := array(raw)

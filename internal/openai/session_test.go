@@ -150,10 +150,12 @@ func TestSessionRunsManyRequestsAtOnce(t *testing.T) {
 			t.Errorf("closed: got %q", got)
 		}
 		for _, r := range logged {
-			if status := 200; r.Err != nil {
-				if status, _ = ErrorFor(r.Err); r.Status != status {
-					t.Errorf("logged %+v", r)
-				}
+			want := 200
+			if r.Err != nil {
+				want, _ = ErrorFor(r.Err)
+			}
+			if r.Status != want {
+				t.Errorf("logged %+v", r)
 			}
 		}
 		if len(logged) != 11 {
