@@ -134,7 +134,7 @@ func (s *Server) logRequest(r *http.Request, w *writer, e *entry, took time.Dura
 	switch {
 	case status >= 500 && e.err != nil && status != http.StatusServiceUnavailable:
 		level = slog.LevelError
-	case r.URL.Path == "/health" || e.id == "" && r.Method == http.MethodGet && status < 400:
+	case r.URL.Path == "/health" || e.id == "" && r.Method != http.MethodPost && status < 400:
 		level = slog.LevelDebug
 	}
 	attrs := []slog.Attr{
