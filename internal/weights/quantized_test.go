@@ -56,7 +56,11 @@ func TestQuantizedDecodesToTheWeights(t *testing.T) {
 			f := info.Format
 			var sum, all float64
 			got, want := make([]float32, s.K), make([]float32, s.K)
-			for lo, hi := range Pieces(q, s.Name, info, 10000) {
+			for lo, hi := range Pieces(q, s.Name, info, 2000) {
+				if f.Group != 0 && lo > 0 && hi < s.Rows { // quantizing is slow: the first and the last piece will do
+					total += int64(hi-lo) * int64(f.RowBytes(s.K)+f.ScaleBytes(s.K))
+					continue
+				}
 				data, scales := loadRows(t, q, s.Name, lo, hi)
 				raw, _ := loadRows(t, src, s.Name, lo, hi)
 				if len(data) != (hi-lo)*f.RowBytes(s.K) || len(scales) != (hi-lo)*f.ScaleBytes(s.K) {
@@ -141,11 +145,21 @@ func TestQuantizedRefuses(t *testing.T) {
 // TestQuantizedBundle packs quantized weights, and packs the bundle again.
 func TestQuantizedBundle(t *testing.T) {
 	t.Parallel()
-	src := Quantized(openDirTest(t, goldens+"ernie-bias-untied"), PolicyQ4(nil))
-	b := openBundleTest(t, DirStore(packed(t, src, BundleOptions{ShardBytes: 9000})))
+	fsys, _ := smallModel(t)
+	plain, err := OpenFS(fsys, "small")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := Quantized(plain, PolicyQ4(nil))
+	dir := packed(t, src, BundleOptions{ShardBytes: 500})
+	b := openBundleTest(t, DirStore(dir))
 	wantSameWeights(t, b, src)
-	data, scales := loadRows(t, b, "lm_head.weight", 3, 500) // spans shards
-	wantData, wantScales := loadRows(t, src, "lm_head.weight", 3, 500)
+	const name = "model.embed_tokens.weight"
+	if runs := readManifest(t, dir).Tensors[0].Runs; len(runs) < 2 {
+		t.Fatalf("%s lies in one shard: %+v", name, runs)
+	}
+	data, scales := loadRows(t, b, name, 3, 38)
+	wantData, wantScales := loadRows(t, src, name, 3, 38)
 	if !slices.Equal(data, wantData) || !slices.Equal(scales, wantScales) {
 		t.Error("rows that span shards differ")
 	}
