@@ -28,11 +28,11 @@ var longRuns = []attnStep{
 	{{40, 41}, {7, 40}, {0, 1}, {16, 20}},
 }
 
-// attentionCase runs steps for each head dimension, with a different number of heads per KV head each time.
+// attentionCase runs steps, and a random one, for each head dimension, with a different number of heads per KV head each time.
 func attentionCase(b *bench, f16 bool, dims []int, steps []attnStep) error {
 	groups := []int{1, 3, 7, 8}
 	for i, d := range dims {
-		for j, step := range steps {
+		for j, step := range append(steps[:len(steps):len(steps)], b.randomStep()) {
 			group := groups[(i+j)%len(groups)]
 			kvHeads := 1 + (i+j)%2
 			if err := attention(b, f16, d, kvHeads, group, step, (i+j)%3); err != nil {
@@ -41,6 +41,16 @@ func attentionCase(b *bench, f16 bool, dims []int, steps []attnStep) error {
 		}
 	}
 	return nil
+}
+
+// randomStep is up to four runs of up to 20 tokens each, in contexts of up to 150.
+func (b *bench) randomStep() attnStep {
+	step := make(attnStep, 1+b.IntN(4))
+	for i := range step {
+		from := b.IntN(130)
+		step[i] = tokenRun{from, from + 1 + b.IntN(20)}
+	}
+	return step
 }
 
 // attention adds one step. The blocks of sequences are shuffled; whatever no sequence has is NaN or nonsense.

@@ -28,24 +28,24 @@ func benchLinear(b *testing.B, format quant.Format, rows, n, k int) {
 	dev := gputest.Open(b)
 	set := kernels.New(dev)
 	defer set.Release()
-	make := func(bytes int, usage gpu.Usage) gpu.Buffer {
+	alloc := func(bytes int, usage gpu.Usage) gpu.Buffer {
 		buf, err := dev.NewBuffer("bench", int64(bytes), usage|gpu.UsageCopyDst)
 		if err != nil {
 			b.Fatal(err)
 		}
 		return buf
 	}
-	step := make(kernels.StepBytes, gpu.UsageUniform)
+	step := alloc(kernels.StepBytes, gpu.UsageUniform)
 	if err := dev.WriteBuffer(step, 0, []byte{byte(rows), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}); err != nil {
 		b.Fatal(err)
 	}
-	part := kernels.Part{Rows: n, Format: format, Data: make(n*format.RowBytes(k), gpu.UsageStorage)}
+	part := kernels.Part{Rows: n, Format: format, Data: alloc(n*format.RowBytes(k), gpu.UsageStorage)}
 	if format.Group != 0 {
-		part.Scales = make(n*format.ScaleBytes(k), gpu.UsageStorage)
+		part.Scales = alloc(n*format.ScaleBytes(k), gpu.UsageStorage)
 	}
 	op, err := set.Linear(kernels.LinearArgs{
-		Rows: rows, X: make(4*rows*k, gpu.UsageStorage), W: kernels.Weight{Rows: n, K: k, Parts: []kernels.Part{part}},
-		Y: make(4*rows*n, gpu.UsageStorage), Step: gpu.Binding{Buffer: step},
+		Rows: rows, X: alloc(4*rows*k, gpu.UsageStorage), W: kernels.Weight{Rows: n, K: k, Parts: []kernels.Part{part}},
+		Y: alloc(4*rows*n, gpu.UsageStorage), Step: gpu.Binding{Buffer: step},
 	})
 	if err != nil {
 		b.Fatal(err)
