@@ -45,8 +45,8 @@
 
   const keyOf = (hash) => new URL(`pagelight-content/${hash}`, location.origin).href;
 
-  // download makes one attempt.
-  async function download(url, size, signal, fresh, progress) {
+  // download makes one attempt. mode is that of the browser's HTTP cache.
+  async function download(url, size, signal, mode, progress) {
     const attempt = new AbortController();
     const stop = () => attempt.abort(signal.reason);
     signal.addEventListener("abort", stop, { once: true });
@@ -57,7 +57,7 @@
     };
     try {
       alive();
-      const response = await fetch(url, { signal: attempt.signal, cache: fresh ? "reload" : "default" });
+      const response = await fetch(url, { signal: attempt.signal, cache: mode });
       if (!response.ok) {
         const retry = response.status >= 500 || response.status === 429 || response.status === 408;
         throw new Failure(retry ? "network" : "missing", `the server answers ${response.status} ${response.statusText}`.trim(), retry);
@@ -91,20 +91,34 @@
     }
   }
 
-  async function downloadWithRetries(url, size, signal, fresh, progress) {
+  async function downloadWithRetries(url, size, signal, mode, attempts, progress) {
     for (let n = 1, pause = FIRST_PAUSE; ; n++, pause *= 2) {
       try {
-        return await download(url, size, signal, fresh || n > 1, progress);
+        return await download(url, size, signal, n > 1 ? "reload" : mode, progress);
       } catch (e) {
-        if (signal.aborted || !e.retry || n === ATTEMPTS) throw e;
+        if (signal.aborted || !e.retry || n === attempts) throw e;
         progress(0);
         await sleep(pause * (0.75 + Math.random() / 2), signal);
       }
     }
   }
 
-  async function fetchFile(url, size, hash, signal, progress, kept) {
-    if (!hash) return { buffer: await downloadWithRetries(url, size, signal, false, progress), verified: false };
+  // fetchNamed fetches a file that may change under its name, a manifest. Without a network the last copy serves.
+  async function fetchNamed(url, signal, progress) {
+    const cache = await openCache();
+    const copy = await cache?.match(url).catch(() => null);
+    try {
+      const buffer = await downloadWithRetries(url, -1, signal, "no-cache", copy ? 1 : ATTEMPTS, progress);
+      cache?.put(url, new Response(buffer)).catch(() => {}); // the shards tell whether there is room
+      return { buffer, verified: false };
+    } catch (e) {
+      if (!copy || e.kind !== "network") throw e;
+      return { buffer: await copy.arrayBuffer(), verified: false };
+    }
+  }
+
+  // fetchContent fetches a file whose content is known by its hash.
+  async function fetchContent(url, size, hash, signal, progress, kept) {
     const canCheck = Boolean(globalThis.crypto?.subtle); // not on insecure origins; Go checks then
     const cache = await openCache();
     const key = keyOf(hash);
@@ -118,15 +132,15 @@
     } catch {
       // A cache that fails is as good as none.
     }
-    for (const fresh of [false, true]) {
-      const buffer = await downloadWithRetries(url, size, signal, fresh, progress);
+    for (const mode of ["default", "reload"]) {
+      const buffer = await downloadWithRetries(url, size, signal, mode, ATTEMPTS, progress);
       const found = canCheck ? await sha256(buffer) : hash;
       if (found === hash) {
-        if (canCheck) kept(cache ? cache.put(key, new Response(buffer)).then(() => true, () => false) : Promise.resolve(false));
+        kept(cache && canCheck ? cache.put(key, new Response(buffer)).then(() => true, () => false) : Promise.resolve(false));
         return { buffer, verified: canCheck };
       }
       progress(0);
-      if (fresh) throw new Failure("sha256", found); // not an old copy on the way: the file itself is wrong
+      if (mode === "reload") throw new Failure("sha256", found); // not an old copy on the way: the file itself is wrong
     }
   }
 
@@ -147,7 +161,8 @@
       say("progress", bytes);
     };
     const kept = (promise) => void promise.then((ok) => say("kept", ok));
-    fetchFile(new URL(url, location.href).href, size, hash, signal, progress, kept).then(
+    const at = new URL(url, location.href).href;
+    (hash ? fetchContent(at, size, hash, signal, progress, kept) : fetchNamed(at, signal, progress)).then(
       ({ buffer, verified }) => say("done", buffer, verified),
       (e) => say("failed", e.kind ?? "network", String(e?.message ?? e)),
     );

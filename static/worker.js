@@ -4,7 +4,17 @@
 // A ping is answered here until the engine runs and by the engine from then on, so that an engine that hangs is seen. When
 // the engine cannot be loaded or crashes, everything under way ends with an error, and so does everything that comes after.
 "use strict";
-importScripts("dist/wasm_exec.js", "gpu.js", "fetch.js");
+{
+  // Where the Content-Security-Policy asks for trusted types, a script's address must come from a policy that it names.
+  const scripts = ["dist/wasm_exec.js", "gpu.js", "fetch.js"];
+  const policy = globalThis.trustedTypes?.createPolicy("pagelight", {
+    createScriptURL: (url) => {
+      if (!scripts.includes(url)) throw new TypeError("not a script of the engine");
+      return url;
+    },
+  });
+  importScripts(...scripts.map((url) => policy?.createScriptURL(url) ?? url));
+}
 (() => {
   const WASM = "dist/engine.wasm";
   const MAX_LOG = 2000; // characters of Go's last words, for the message about a crash

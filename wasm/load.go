@@ -104,10 +104,11 @@ func (w *worker) watch(m *model) {
 		w.mu.Unlock()
 		return // closed, and not yet noticed here
 	}
-	w.model, w.lost = nil, "the GPU was reset or taken away; the model has to be loaded again"
+	const why = "the GPU was reset or taken away; the model has to be loaded again"
+	w.model, w.lost = nil, why
 	w.mu.Unlock()
 	_ = m.Close() // its requests end before the page hears of the loss
-	w.say(lostMessage{"lost", w.lost})
+	w.say(lostMessage{"lost", why})
 }
 
 // open puts a model on a device.

@@ -195,7 +195,11 @@ type Mount struct {
 	FS   fs.FS
 }
 
-// Serve serves folders under the headers that Pagelight itself sends, and gives the address without a final slash.
+// contentSecurityPolicy is as strict as the page's own and, unlike the host's header, asks workers for trusted types too.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; worker-src 'self'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pagelight"
+
+// Serve serves folders under headers like those of Pagelight itself, and gives the address without a final slash.
 func Serve(t testing.TB, mounts ...Mount) string {
 	t.Helper()
 	return ServeThrough(t, func(next http.Handler) http.Handler { return next }, mounts...)
@@ -220,7 +224,7 @@ func files(fsys fs.FS) http.Handler {
 	handler := http.FileServerFS(fsys)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; object-src 'none'; base-uri 'none'")
+		h.Set("Content-Security-Policy", contentSecurityPolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		if r.URL.Path == "/favicon.ico" { // asked for by itself; a 404 would be an error in the console

@@ -240,7 +240,7 @@ func TestFetching(t *testing.T) {
 	// What is wrong in the cache is fetched again.
 	changed := Eval[int](t, other.Tab, 10*time.Second, `(async () => {
 		const cache = await caches.open("pagelight-v0");
-		const keys = await cache.keys();
+		const keys = (await cache.keys()).filter(({ url }) => url.includes("/pagelight-content/"));
 		for (const key of keys) await cache.put(key, new Response(new Uint8Array(10)));
 		return keys.length;
 	})()`)
@@ -248,6 +248,15 @@ func TestFetching(t *testing.T) {
 	if n := q.shards(nil); n != changed || n == 0 {
 		t.Errorf("%d of %d changed files were fetched again", n, changed)
 	}
+
+	// Without a network the model loads from what was kept, the manifest included.
+	q.shards(func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		if strings.HasPrefix(r.URL.Path, "/models/") {
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	})
+	other.MustAsk(loadMessage("offline", "ernie", "device", "cpu"), "ready", patience)
 }
 
 // The GPU process dies: the page hears of it, the answer under way ends, and the model can be loaded again.

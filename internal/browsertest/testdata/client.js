@@ -12,7 +12,8 @@ globalThis.client = (() => {
     }
     return entry;
   };
-  const worker = new Worker("worker.js");
+  const policy = trustedTypes.createPolicy("pagelight", { createScriptURL: (url) => url });
+  const worker = new Worker(policy.createScriptURL("worker.js"));
   worker.onmessage = ({ data }) => {
     const entry = of(data.id ?? data.type);
     entry.messages.push(data);

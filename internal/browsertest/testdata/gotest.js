@@ -2,7 +2,8 @@
 "use strict";
 globalThis.goTest = { output: "", done: false, code: -1, error: "" };
 {
-  const worker = new Worker("gotestworker.js" + location.search);
+  const policy = trustedTypes.createPolicy("pagelight", { createScriptURL: (url) => url });
+  const worker = new Worker(policy.createScriptURL("gotestworker.js" + location.search));
   worker.onmessage = ({ data }) => {
     if (data.output) goTest.output += data.output;
     if ("error" in data) goTest.error = data.error;

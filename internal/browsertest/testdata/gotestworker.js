@@ -1,6 +1,9 @@
 // Runs dist/test.wasm with the arguments of the page's address and sends its output and exit code.
 "use strict";
-importScripts("dist/wasm_exec.js", "dist/gpu.js");
+{
+  const policy = trustedTypes.createPolicy("pagelight", { createScriptURL: (url) => url });
+  importScripts(policy.createScriptURL("dist/wasm_exec.js"), policy.createScriptURL("dist/gpu.js"));
+}
 (async () => {
   const decoder = new TextDecoder("utf-8");
   globalThis.fs.writeSync = (fd, buf) => {
