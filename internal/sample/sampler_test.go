@@ -370,13 +370,15 @@ func TestValidate(t *testing.T) {
 		"repetition_penalty": {func(p *Params) { p.RepetitionPenalty = 0 }, func(p *Params) { p.RepetitionPenalty = math.Inf(1) }},
 		"presence_penalty":   {func(p *Params) { p.PresencePenalty = 2.1 }},
 		"frequency_penalty":  {func(p *Params) { p.FrequencyPenalty = -2.1 }},
-		"logit_bias": {func(p *Params) { p.LogitBias = map[int32]float64{-1: 1} }, func(p *Params) { p.LogitBias = map[int32]float64{1: nan} },
+		"logit_bias": {
+			func(p *Params) { p.LogitBias = map[int32]float64{-1: 1} }, func(p *Params) { p.LogitBias = map[int32]float64{1: nan} },
 			func(p *Params) {
 				p.LogitBias = map[int32]float64{}
 				for i := range int32(maxLogitBiases + 1) {
 					p.LogitBias[i] = 1
 				}
-			}},
+			},
+		},
 	} {
 		for i, change := range changes {
 			p := Default()

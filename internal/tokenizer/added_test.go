@@ -124,7 +124,7 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 		}
 	}
 	model := readFile(t, "testdata/spm/suffix.model")
-	for n := range len(model) {
+	for n := range model {
 		if _, err := New(Files{Model: model[:n]}); err == nil && n < len(model)*3/4 {
 			t.Errorf("the first %d bytes of a model are accepted", n)
 		}

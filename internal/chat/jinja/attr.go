@@ -142,7 +142,7 @@ func runeOffset(s string, i int) int {
 
 // slice is v[start:stop:step] with Python's rules; nil bounds are absent.
 func (r *run) slice(v Value, start, stop, step *int64) (Value, error) {
-	n := 0
+	var n int
 	switch v := v.(type) {
 	case string:
 		var err error

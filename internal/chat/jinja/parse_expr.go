@@ -14,10 +14,7 @@ var constNames = map[string]bool{
 func (p *parser) tuple(withCond bool, stops []string) (expr, error) {
 	var items []expr
 	isTuple := false
-	for {
-		if p.tupleEnd(stops) {
-			break
-		}
+	for !p.tupleEnd(stops) {
 		item, err := p.expression(withCond)
 		if err != nil {
 			return nil, err

@@ -95,12 +95,12 @@ func (b *textBuilder) repr(v Value) error {
 	case string:
 		return b.quote(v)
 	case *list:
-		switch {
-		case v.kind == kindRange:
+		switch v.kind {
+		case kindRange:
 			return b.add(v.name)
-		case v.kind == kindGenerator:
+		case kindGenerator:
 			return fmt.Errorf("a generator cannot be printed; use the list or join filter")
-		case v.kind == kindView:
+		case kindView:
 			if err := b.add(v.name + "(["); err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func (b *textBuilder) repr(v Value) error {
 				return err
 			}
 			return b.add("])")
-		case v.kind == kindTuple:
+		case kindTuple:
 			if err := b.add("("); err != nil {
 				return err
 			}
