@@ -53,6 +53,9 @@ func (e *MemoryError) Unwrap() error { return e.Err }
 // ErrDeviceLost says that the device was reset or removed while it was working.
 var ErrDeviceLost = gpu.ErrDeviceLost
 
+// ErrOutOfMemory says that the device could not give the memory asked for.
+var ErrOutOfMemory = gpu.ErrOutOfMemory
+
 // ErrNoAdapter says that there is no device of the kind asked for.
 var ErrNoAdapter = gpu.ErrNoAdapter
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/pagelight/pagelight/engine"
-	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/openai"
 )
 
@@ -81,7 +80,7 @@ func (s *Server) currentHealth() (int, health) {
 
 // note remembers for /health whether the last request found the device lost.
 func (s *Server) note(e Engine, err error) {
-	if err != nil && !errors.Is(err, gpu.ErrDeviceLost) && !errors.Is(err, engine.ErrClosed) {
+	if err != nil && !errors.Is(err, engine.ErrDeviceLost) && !errors.Is(err, engine.ErrClosed) {
 		return // says nothing about the device
 	}
 	s.mu.Lock()

@@ -110,7 +110,7 @@ func (e *fakeEngine) Generate(ctx context.Context, r engine.Request) iter.Seq2[e
 			}
 		case "lost":
 			if say("l", "") {
-				yield(engine.Event{}, fmt.Errorf("%w: it was reset", gpu.ErrDeviceLost))
+				yield(engine.Event{}, fmt.Errorf("%w: it was reset", engine.ErrDeviceLost))
 			}
 		case "silent":
 		case "panic":

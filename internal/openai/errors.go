@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/pagelight/pagelight/engine"
-	"github.com/pagelight/pagelight/internal/gpu"
 )
 
 // StatusCancelled is the status of a request that its client gave up: what nginx logs for a client that went away. It is
@@ -116,17 +115,17 @@ func ErrorFor(err error) (status int, e Error) {
 		return 400, wireError(400, CodeInvalidValue, param.Field, param.Error())
 	case errors.As(err, &crashed):
 		return 500, wireError(500, CodeOther, "", "internal error; the server's log says more")
-	case errors.Is(err, gpu.ErrDeviceLost):
+	case errors.Is(err, engine.ErrDeviceLost):
 		return 500, wireError(500, CodeDeviceLost, "", err.Error())
 	case errors.As(err, &memory):
 		e := wireError(503, CodeNotEnoughMemory, "", err.Error())
 		e.Need, e.Have = memory.Need, memory.Have
 		return 503, e
-	case errors.Is(err, gpu.ErrOutOfMemory):
+	case errors.Is(err, engine.ErrOutOfMemory):
 		return 503, wireError(503, CodeNotEnoughMemory, "", err.Error())
 	case errors.Is(err, engine.ErrClosed):
 		return 503, wireError(503, CodeClosed, "", err.Error())
-	case errors.Is(err, gpu.ErrNoAdapter):
+	case errors.Is(err, engine.ErrNoAdapter):
 		return 503, wireError(503, CodeNoAdapter, "", err.Error())
 	case errors.Is(err, context.Canceled):
 		return StatusCancelled, wireError(StatusCancelled, CodeCancelled, "", "the request was cancelled")

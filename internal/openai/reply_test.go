@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pagelight/pagelight/engine"
-	"github.com/pagelight/pagelight/internal/gpu"
 )
 
 var created = time.Unix(1700000000, 0)
@@ -120,13 +119,13 @@ func TestErrorFor(t *testing.T) {
 		},
 		{&engine.ParamError{Field: "top_k", Reason: "no"}, 400, `{"message":"top_k: no","type":"invalid_request_error","param":"top_k","code":"invalid_value"}`},
 		{fmt.Errorf("submit: %w", engine.ErrClosed), 503, `{"message":"submit: engine is closed","type":"service_unavailable","param":null,"code":"engine_closed"}`},
-		{fmt.Errorf("%w: reset", gpu.ErrDeviceLost), 500, `{"message":"device lost: reset","type":"server_error","param":null,"code":"device_lost"}`},
+		{fmt.Errorf("%w: reset", engine.ErrDeviceLost), 500, `{"message":"device lost: reset","type":"server_error","param":null,"code":"device_lost"}`},
 		{
-			&engine.MemoryError{What: "weights", Need: 10, Have: 5, Err: gpu.ErrOutOfMemory}, 503,
+			&engine.MemoryError{What: "weights", Need: 10, Have: 5, Err: engine.ErrOutOfMemory}, 503,
 			`{"message":"not enough memory for the weights: needs 10 bytes, 5 are available","type":"service_unavailable","param":null,"code":"not_enough_memory","need":10,"have":5}`,
 		},
-		{gpu.ErrOutOfMemory, 503, `{"message":"out of device memory","type":"service_unavailable","param":null,"code":"not_enough_memory"}`},
-		{gpu.ErrNoAdapter, 503, `{"message":"no adapter","type":"service_unavailable","param":null,"code":"no_adapter"}`},
+		{engine.ErrOutOfMemory, 503, `{"message":"out of device memory","type":"service_unavailable","param":null,"code":"not_enough_memory"}`},
+		{engine.ErrNoAdapter, 503, `{"message":"no adapter","type":"service_unavailable","param":null,"code":"no_adapter"}`},
 		{context.Canceled, 499, `{"message":"the request was cancelled","type":"cancelled","param":null,"code":"cancelled"}`},
 		{context.DeadlineExceeded, 504, `{"message":"the request took too long","type":"server_error","param":null,"code":"timeout"}`},
 		{NewError(401, "invalid_api_key", "", "no"), 401, `{"message":"no","type":"authentication_error","param":null,"code":"invalid_api_key"}`},
