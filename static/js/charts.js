@@ -22,6 +22,8 @@ export function speedLine(root, speeds) {
   root.setAttribute("aria-label", shown.length > 1 ? t("speedLabel", { n: rate(median(speeds)) }) : t("speedNone"));
 }
 
+const PLAN_MIN = 0.15; // part of the budget from which the bar shows the whole budget
+
 // memoryBar draws what the plan of the engine takes of its budget.
 export function memoryBar(bar, legend, info, blocksUsed) {
   const used = info.num_blocks ? (info.kv_bytes * blocksUsed) / info.num_blocks : 0;
@@ -34,17 +36,19 @@ export function memoryBar(bar, legend, info, blocksUsed) {
     ["scratch", info.scratch_bytes],
     ["unplanned", budget - planned],
   ];
+  // Beside a budget that is many times larger the plan could not be seen.
+  const partial = planned < budget * PLAN_MIN;
   if (bar.children.length !== parts.length) {
     bar.replaceChildren(...parts.map(([key]) => el("span", { class: `part ${key}` })));
     legend.replaceChildren(...parts.map(([key]) => el("li", {}, el("i", { class: `swatch ${key}` }), el("span", {}), el("b", {}))));
   }
   parts.forEach(([key, size], i) => {
-    bar.children[i].style.flexGrow = size / budget;
+    bar.children[i].style.flexGrow = partial && key === "unplanned" ? 0 : size / (partial ? planned : budget);
     bar.children[i].title = `${t(key)}: ${bytes(size, true)}`;
     legend.children[i].children[1].textContent = t(key);
     legend.children[i].children[2].textContent = bytes(size, true);
   });
-  return { planned, budget };
+  return { planned, budget, partial };
 }
 
 // waterfall draws the phases of a load one below the other, on one time axis.

@@ -5,7 +5,7 @@ import * as settings from "./settings.js";
 import * as store from "./store.js";
 
 const SAVE_EVERY = 500; // ms between saves while an answer grows
-const SPEED_WINDOW = 250; // ms that one point of the speed line covers
+const SPEED_WINDOW = 120; // ms that one point of the speed line covers at least
 const DROP_TO = 0.6; // part of the context that is filled again after the oldest turns were left out
 const DROP_TRIES = 8;
 

@@ -146,8 +146,8 @@ export class Drawer {
   }
 
   #showMemory(info) {
-    const { planned, budget } = memoryBar($("#memory-bar"), $("#memory-legend"), info, this.#stats?.blocks_used ?? 0);
-    const words = t("memoryTotal", { used: bytes(planned, true), max: bytes(budget, true) });
+    const { planned, budget, partial } = memoryBar($("#memory-bar"), $("#memory-legend"), info, this.#stats?.blocks_used ?? 0);
+    const words = t("memoryTotal", { used: bytes(planned, true), max: bytes(budget, true) }) + (partial ? `${document.documentElement.lang === "en" ? ". " : "。"}${t("memoryPart")}` : "");
     $("#memory-total").textContent = words;
     $("#memory-bar").setAttribute("aria-label", words);
   }

@@ -22,6 +22,7 @@ const states = new States(session, chat, {
   settings: () => drawer.show("#d-memory"),
   report: () => drawer.report(),
   reload: () => reloadAndRegenerate(chat.messages.at(-1)),
+  use,
 });
 
 function newChat() {
@@ -85,7 +86,7 @@ async function use(place) {
     states.askServer();
     return;
   }
-  chat.stop();
+  if (chat.running) chat.stop(); // a question that waits is answered there
   settings.set("place", place);
   await session.use(place);
 }

@@ -10,7 +10,7 @@ const LOSSES_OFTEN = 3;
 export class States {
   #session;
   #chat;
-  #open; // {models(), settings(), report()}
+  #open; // {models(), settings(), report(), reload(), use(place)}
   #boxes = new Map(); // kind -> {node, key}
   #dismissed = new Set();
   #asked = false; // whether the reader wants to know why there is no server
@@ -119,7 +119,8 @@ export class States {
     const list = [];
     const say = (kind, severity, text, ...offers) => list.push({ kind, severity, text, offers: offers.filter(Boolean) });
     const offer = (key, run) => ({ text: t(key), run });
-    const server = session.server.models && session.place === "tab" && offer("useServer", () => session.use("server"));
+    const server = session.server.models && session.place === "tab" && offer("useServer", () => this.#open.use("server"));
+    const https = location.protocol === "http:" && { text: t("openHttps", { url: secureURL() }), run: () => location.assign(secureURL()) };
     const retry = offer("tryAgain", () => session.load());
     const models = session.models.length > 1 && offer("chooseModel", this.#open.models);
     const { error } = session;
@@ -127,7 +128,6 @@ export class States {
       const name = session.model?.name ?? "";
       const { need, have, file } = error.detail ?? {};
       const cpu = offer("useCpu", () => session.load("cpu"));
-      const https = location.protocol === "http:" && { text: t("openHttps", { url: secureURL() }), run: () => location.assign(secureURL()) };
       const cases = {
         server_gone: () => say("server-gone", "problem",
           session.server.retryIn > 0 ? t("serverGone", { n: session.server.retryIn }) : t("serverTrying"),
@@ -158,9 +158,10 @@ export class States {
       if (info.adapter.kind === "software") {
         say("software", "hint", measured ? t("softwareMeasured", { n: rate(measured) }) : t("softwareState"), server);
       } else if (info.adapter.kind === "cpu" && session.adapter?.available === false) {
-        const reason = { "no-webgpu": ["no-webgpu", "noWebgpuCpu"], insecure: ["insecure", "insecure"], "no-adapter": ["no-adapter", "noAdapter"] }[session.adapter.reason];
-        const https = session.adapter.reason === "insecure" && location.protocol === "http:" && { text: t("openHttps", { url: secureURL() }), run: () => location.assign(secureURL()) };
-        if (reason) say(reason[0], "hint", t(reason[1]), https, server);
+        const { reason } = session.adapter;
+        const words = { "no-webgpu": "noWebgpuCpu", insecure: "insecureCpu", "no-adapter": "noAdapterCpu" }[reason];
+        const speed = measured ? ` ${t("measured", { n: rate(measured) })}` : "";
+        if (words) say(reason, "hint", t(words) + speed, reason === "insecure" && https, server);
       }
     } else if (session.phase === "ready" && session.info.synthetic) {
       say("synthetic", "note", t("synthetic"));
