@@ -1,5 +1,5 @@
 // The engine drawer: what the engine is doing and what it runs on. It asks for statistics only while it is open.
-import { $, el, t, bytes, count, rate, duration, median, copy, announce, onLanguage } from "./ui.js";
+import { $, el, t, sentences, bytes, count, rate, duration, median, copy, announce, onLanguage } from "./ui.js";
 import * as settings from "./settings.js";
 import { speedLine, memoryBar, waterfall, BlockMap } from "./charts.js";
 import { requestAsCode, report } from "./code.js";
@@ -147,7 +147,7 @@ export class Drawer {
 
   #showMemory(info) {
     const { planned, budget, partial } = memoryBar($("#memory-bar"), $("#memory-legend"), info, this.#stats?.blocks_used ?? 0);
-    const words = t("memoryTotal", { used: bytes(planned, true), max: bytes(budget, true) }) + (partial ? `${document.documentElement.lang === "en" ? ". " : "。"}${t("memoryPart")}` : "");
+    const words = sentences(t("memoryTotal", { used: bytes(planned, true), max: bytes(budget, true) }), partial && t("memoryPart"));
     $("#memory-total").textContent = words;
     $("#memory-bar").setAttribute("aria-label", words);
   }
@@ -155,7 +155,7 @@ export class Drawer {
   #showBlocks(info) {
     const sequences = (this.#stats?.sequences ?? []).filter((sequence) => sequence.blocks?.length);
     const words = t("blocksSummary", { used: count(this.#stats?.blocks_used ?? 0), total: count(info.num_blocks), size: info.block_size });
-    $("#blocks-summary").textContent = words + (this.#blocks.group > 1 ? ` ${t("blocksScaled", { n: this.#blocks.group })}` : "");
+    $("#blocks-summary").textContent = sentences(words, this.#blocks.group > 1 && t("blocksScaled", { n: this.#blocks.group }));
     this.#blocks.draw(info, sequences);
     $("#blocks").setAttribute("aria-label", words);
     $("#blocks-legend").replaceChildren(...sequences.slice(0, 8).map((sequence) => {

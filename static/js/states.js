@@ -1,6 +1,6 @@
 // What the page says about the engine: the status line above the message box, and one box for each state that needs a
 // sentence and a next step. Both are computed from the session; a box stays the same element while its text changes.
-import { $, t, bytes, part, duration, rate, count, announce, copy, onLanguage } from "./ui.js";
+import { $, t, sentences, bytes, part, duration, rate, count, announce, copy, onLanguage } from "./ui.js";
 import * as settings from "./settings.js";
 import { stateBox } from "./messages.js";
 
@@ -137,13 +137,13 @@ export class States {
         insecure_origin: () => say("insecure", "problem", t("insecure"), https, server, cpu),
         no_adapter: () => say("no-adapter", "problem", t("noAdapter"), server, cpu),
         not_enough_memory: () => say("not-enough-memory", "problem",
-          `${need && have ? t("noMemory", { name, need: bytes(need, true), have: bytes(have, true) }) : t("noMemoryUnknown", { name })} ${t("noMemoryNext")}`,
+          sentences(need && have ? t("noMemory", { name, need: bytes(need, true), have: bytes(have, true) }) : t("noMemoryUnknown", { name }), t("noMemoryNext")),
           models, offer("memorySettings", this.#open.settings), server),
         broken_file: () => say("broken-file", "problem",
-          t("broken", { file: file ?? "" }) + (error.message ? ` ${t("brokenExpected", { message: error.message })}` : ""),
+          sentences(t("broken", { file: file ?? "" }), error.message && t("brokenExpected", { message: error.message })),
           offer("fetchAgain", () => session.load()), models),
         device_lost: () => say("device-lost", "problem",
-          session.losses >= LOSSES_OFTEN ? `${t("lost")} ${t("lostOften", { n: session.losses })}` : t("lost"),
+          sentences(t("lost"), session.losses >= LOSSES_OFTEN && t("lostOften", { n: session.losses })),
           this.#chat.messages.at(-1)?.error?.code === "device_lost" && offer("reloadRegenerate", () => this.#open.reload()), offer("reload", () => session.load()),
           session.losses >= LOSSES_OFTEN && { text: t("copyReport"), run: (pressed) => copy(this.#open.report(), pressed) }, server),
         worker_broken: () => say("engine-broken", "problem", t("noEngine", { message: error.message }), retry, server),
@@ -160,8 +160,8 @@ export class States {
       } else if (info.adapter.kind === "cpu" && session.adapter?.available === false) {
         const { reason } = session.adapter;
         const words = { "no-webgpu": "noWebgpuCpu", insecure: "insecureCpu", "no-adapter": "noAdapterCpu" }[reason];
-        const speed = measured ? ` ${t("measured", { n: rate(measured) })}` : "";
-        if (words) say(reason, "hint", t(words) + speed, reason === "insecure" && https, server);
+        const speed = measured && t("measured", { n: rate(measured) });
+        if (words) say(reason, "hint", sentences(t(words), speed), reason === "insecure" && https, server);
       }
     } else if (session.phase === "ready" && session.info.synthetic) {
       say("synthetic", "note", t("synthetic"));

@@ -46,6 +46,9 @@ export function label(node, text) {
   node.title = text;
 }
 
+// sentences puts one after the other; Chinese has no space between them.
+export const sentences = (...parts) => parts.filter(Boolean).join(lang === "zh" ? "" : " ");
+
 // ---- Elements
 
 export const $ = (selector, root = document) => root.querySelector(selector);
