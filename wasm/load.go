@@ -216,7 +216,7 @@ func wireError(err error) error {
 		missing *missingError
 		adapter *webgpujs.AdapterError
 	)
-	file := ""
+	var file string
 	switch {
 	case errors.As(err, &shard):
 		file = shard.File

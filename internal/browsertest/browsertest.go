@@ -69,8 +69,7 @@ func Start(t testing.TB, adapter Adapter) *Browser {
 		}
 		t.Skip("no Chromium found; set $CHROME")
 	}
-	// Not t.TempDir: the browser's helpers write for a moment after it has ended, and t.TempDir fails the test over that.
-	dir, err := os.MkdirTemp("", "pagelight-browser-")
+	dir, err := os.MkdirTemp("", "pagelight-browser-") //nolint:usetesting // the browser's helpers write for a moment after it ended, over which t.TempDir fails the test
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,6 @@ func TestBuiltinModel(t *testing.T) {
 			}
 			t.Logf("%d of %d ids are the same, logits differ by %.2g of the row's largest at most", same, maxTokens, worst)
 
-			started = time.Now()
 			done := c.MustAsk(Message{"type": "generate", "id": "chat", "endpoint": "chat.completions", "body": Message{
 				"messages": []Message{{"role": "user", "content": question}}, "max_tokens": maxTokens, "temperature": 0, "stream": true,
 			}}, "done", patience)

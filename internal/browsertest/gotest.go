@@ -63,7 +63,7 @@ func (b *Browser) GoTest(t testing.TB, pkg string, timeout time.Duration, args .
 	})
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w; so far it said:", err)
+		err = fmt.Errorf("%w; what it said so far follows", err)
 	case s.Error != "":
 		err = fmt.Errorf("%s", s.Error)
 	case s.Code != 0:

@@ -254,7 +254,7 @@ func TestBlob(t *testing.T) {
 	if n, err := blob.ReadAt(p, 3); n != len(p) || err != nil || !bytes.Equal(p, data[3:3+len(p)]) {
 		t.Errorf("ReadAt: %d, %v", n, err)
 	}
-	if n, err := blob.ReadAt(p, size-10); n != 10 || err != io.EOF || !bytes.Equal(p[:10], data[size-10:]) {
+	if n, err := blob.ReadAt(p, size-10); n != 10 || !errors.Is(err, io.EOF) || !bytes.Equal(p[:10], data[size-10:]) {
 		t.Errorf("ReadAt over the end: %d, %v", n, err)
 	}
 	dst, err := d.NewBuffer("dst", size, gpu.UsageStorage|gpu.UsageCopyDst|gpu.UsageCopySrc)
