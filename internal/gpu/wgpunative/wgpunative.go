@@ -114,6 +114,9 @@ var prepare = sync.OnceFunc(func() {
 	if runtime.GOOS == "linux" && os.Getenv("XDG_RUNTIME_DIR") == "" && os.Getenv("MESA_VK_DEVICE_SELECT") == "" {
 		_ = os.Setenv("NODEVICE_SELECT", "1") // it fails on names that are not valid only
 	}
+	// An instance that lives as long as the process keeps the drivers loaded when the last device is closed: NVIDIA's
+	// cannot be loaded again without end (after about 30 times it is gone).
+	C.pl_create_instance(C.WGPUInstanceBackendFlags(backends))
 })
 
 func newInstance() (*wgpu.Instance, error) {
