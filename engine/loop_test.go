@@ -191,6 +191,21 @@ func TestPromptThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// TestAnswersEndAtTheModelsOwnLimit: max_new_tokens of generation_config.json holds where a request says nothing.
+func TestAnswersEndAtTheModelsOwnLimit(t *testing.T) {
+	e := newFake(t, &fakeExec{}, 2)
+	own := 3
+	e.config.Sampling.MaxNewTokens = &own
+	for asked, want := range map[int]int{0: 3, 1: 1, 5: 5} {
+		if _, ids, last, err := collect(t.Context(), e, greedy([]int32{5}, asked)); err != nil || len(ids) != want || last.FinishReason != FinishLength {
+			t.Errorf("%d asked for: %d tokens, %v, %v; want %d", asked, len(ids), last.FinishReason, err, want)
+		}
+	}
+	if _, ids, _, err := collect(t.Context(), e, greedy(slices.Repeat([]int32{5}, 30), 0)); err != nil || len(ids) != 2 {
+		t.Errorf("with room for 2: %d tokens, %v", len(ids), err)
+	}
+}
+
 func TestBadRequests(t *testing.T) {
 	e := newFake(t, &fakeExec{}, 2)
 	two, text := 2.0, ""
@@ -221,6 +236,7 @@ func TestCancelFreesBlocksWithinOneStep(t *testing.T) {
 	exec := &fakeExec{delay: 2 * time.Millisecond}
 	e := newFake(t, exec, 64)
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	n := 0
 	var err error
 	for _, err = range e.Generate(ctx, greedy([]int32{100}, 500)) {
@@ -232,7 +248,10 @@ func TestCancelFreesBlocksWithinOneStep(t *testing.T) {
 		t.Errorf("a cancelled stream ended with %v", err)
 	}
 	waitForNoBlocks(t, e)
-	for range e.Generate(t.Context(), greedy([]int32{100}, 500)) {
+	for _, err := range e.Generate(t.Context(), greedy([]int32{100}, 500)) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break // leaving the loop cancels too
 	}
 	waitForNoBlocks(t, e)
@@ -288,7 +307,11 @@ func TestNaNLogitsAreAnError(t *testing.T) {
 	e := &Engine{Text: &Text{}, config: &weights.Config{VocabSize: fakeVocab}, dev: fakeDevice{}, src: fakeSource{}, loop: l}
 	e.info.MaxModelLen = 32
 	go l.run()
-	defer e.Close()
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if _, _, _, err := collect(t.Context(), e, greedy([]int32{1}, 1)); !errors.Is(err, ErrInvalidLogits) {
 		t.Errorf("err = %v, want ErrInvalidLogits", err)
 	}
