@@ -20,6 +20,11 @@
     "maxComputeWorkgroupsPerDimension", "minStorageBufferOffsetAlignment", "minUniformBufferOffsetAlignment",
   ];
   const BINDING = { u: "uniform", r: "read-only-storage", w: "storage" };
+  // Chrome's GPU process looks for finished work every 2 ms, and whenever a command comes in. A step of a small model is
+  // shorter than that, so while a result is awaited a command without effect is sent now and then. Measured on an H200:
+  // the built-in model 480 to 650 tokens/s instead of 290. Not for software adapters, which need the processor themselves.
+  const NUDGE_EVERY = 0.2; // ms
+  const NUDGE_FOR = 8; // ms of a wait; after that 2 ms more do not matter
   const READ = 1; // GPUMapMode.READ
   const COMPUTE = 4; // GPUShaderStage.COMPUTE
 
@@ -80,6 +85,13 @@
     return adapter;
   }
 
+  // isSoftware says whether an adapter is a program that runs on the processor.
+  function isSoftware(info, adapter) {
+    const names = [info.vendor, info.architecture, info.device, info.description].join(" ");
+    return Boolean(info.isFallbackAdapter ?? adapter.isFallbackAdapter) ||
+      /swiftshader|llvmpipe|lavapipe|softpipe|basic render|warp|software/i.test(names);
+  }
+
   // describe gives plain data about an adapter; limits are those of the device when there is one.
   function describe(adapter, device) {
     const info = adapter.info ?? {};
@@ -90,7 +102,7 @@
       architecture: info.architecture ?? "",
       device: info.device ?? "",
       description: info.description ?? "",
-      fallback: Boolean(info.isFallbackAdapter ?? adapter.isFallbackAdapter),
+      software: isSoftware(info, adapter),
       features: FEATURES.filter((f) => (device ?? adapter).features.has(f)).join(","),
       limits,
     };
@@ -114,6 +126,7 @@
     let device = null;
     let queue = null;
     let closed = false;
+    let hardware = false;
     const buffers = new Table();
     const pipelines = new Table();
     const groups = new Table();
@@ -151,6 +164,41 @@
       return e;
     };
 
+    // nudge keeps the GPU process looking while there is a wait that is not old.
+    const post = globalThis.scheduler?.postTask
+      ? (f) => void scheduler.postTask(f, { priority: "background" }) // after whatever else there is to do, the results too
+      : (f) => void setTimeout(f);
+    let waits = 0;
+    let nudging = false;
+    let nudgeUntil = 0;
+    let nudged = 0;
+    function nudge() {
+      const now = performance.now();
+      nudging = waits > 0 && now < nudgeUntil && !closed;
+      if (!nudging) return;
+      if (now - nudged >= NUDGE_EVERY) {
+        nudged = now;
+        device.pushErrorScope("validation");
+        device.popErrorScope().catch(() => {}); // the device was lost, which is reported by itself
+      }
+      post(nudge);
+    }
+    // awaited waits for a promise and nudges meanwhile.
+    async function awaited(promise) {
+      waits++;
+      if (hardware) {
+        nudged = performance.now();
+        nudgeUntil = nudged + NUDGE_FOR;
+        if (!nudging) post(nudge);
+        nudging = true;
+      }
+      try {
+        return await promise;
+      } finally {
+        waits--;
+      }
+    }
+
     async function start() {
       const adapter = await findAdapter();
       const requiredLimits = {};
@@ -171,6 +219,7 @@
       device = made;
       queue = device.queue;
       handle.facts = describe(adapter, device);
+      hardware = !handle.facts.software;
       device.lost.then((info) => notify(LOST_TOKEN, CODE.lost, 0, info.message || info.reason || "unknown reason"));
       device.addEventListener("uncapturederror", (event) => {
         fault ??= event.error;
@@ -344,7 +393,7 @@
       popScope();
       const scope = lastScope;
       try {
-        await Promise.all([mapped, scope, usedBy === submitted ? null : queue.onSubmittedWorkDone()]);
+        await awaited(Promise.all([mapped, scope, usedBy === submitted ? null : queue.onSubmittedWorkDone()]));
         if (!live.has(token)) return; // cancelRead has unmapped it
         const e = takeFault();
         if (!e) readScratch.set(new Uint8Array(buffer.getMappedRange(start, length), offset - start, size));
@@ -366,7 +415,7 @@
     async function wait(token) {
       live.add(token);
       try {
-        await Promise.all([queue.onSubmittedWorkDone(), lastScope]);
+        await awaited(Promise.all([queue.onSubmittedWorkDone(), lastScope]));
       } catch (e) {
         fault ??= e;
       }

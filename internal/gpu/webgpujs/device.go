@@ -179,7 +179,7 @@ func facts(v js.Value) (gpu.Info, gpu.Limits) {
 	str := func(name string) string { return v.Get(name).String() }
 	info := newInfo(adapterFacts{
 		vendor: str("vendor"), architecture: str("architecture"), device: str("device"),
-		description: str("description"), features: str("features"), fallback: v.Get("fallback").Bool(),
+		description: str("description"), features: str("features"), software: v.Get("software").Bool(),
 	})
 	get := v.Get("limits").Get
 	number := func(name string, fallback int64) int64 {
@@ -765,7 +765,7 @@ func (d *Device) Wait(ctx context.Context) error {
 // adapterFacts is what the browser says about an adapter.
 type adapterFacts struct {
 	vendor, architecture, device, description, features string
-	fallback                                            bool
+	software                                            bool
 }
 
 func newInfo(f adapterFacts) gpu.Info {
@@ -781,12 +781,7 @@ func newInfo(f adapterFacts) gpu.Info {
 	if f.features != "" {
 		info.Features = strings.Split(f.features, ",")
 	}
-	all := strings.ToLower(strings.Join([]string{f.vendor, f.architecture, f.device, f.description}, " "))
-	software := f.fallback
-	for _, word := range []string{"swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render", "warp", "software"} {
-		software = software || strings.Contains(all, word)
-	}
-	if software {
+	if f.software {
 		info.Kind, info.BarrierFree = gpu.KindSoftware, true
 	}
 	return info

@@ -581,23 +581,69 @@ func TestReasonsForNoAdapter(t *testing.T) {
 }
 
 func TestSoftwareAdaptersAreRecognised(t *testing.T) {
+	open(t)
+	global := js.Global()
+	g := global.Get("navigator").Get("gpu")
 	for _, c := range []struct {
-		facts adapterFacts
+		facts map[string]any
 		name  string
 		kind  gpu.Kind
 	}{
-		{adapterFacts{vendor: "google", architecture: "swiftshader"}, "google swiftshader", gpu.KindSoftware},
-		{adapterFacts{vendor: "mesa", description: "llvmpipe (LLVM 15.0.6, 256 bits)"}, "llvmpipe (LLVM 15.0.6, 256 bits)", gpu.KindSoftware},
-		{adapterFacts{vendor: "microsoft", device: "0x8c", description: "Microsoft Basic Render Driver"}, "Microsoft Basic Render Driver", gpu.KindSoftware},
-		{adapterFacts{fallback: true}, "unnamed adapter", gpu.KindSoftware},
-		{adapterFacts{vendor: "nvidia", architecture: "hopper", features: "subgroups"}, "nvidia hopper", gpu.KindHardware},
-		{adapterFacts{}, "unnamed adapter", gpu.KindHardware},
+		{map[string]any{"vendor": "google", "architecture": "swiftshader"}, "google swiftshader", gpu.KindSoftware},
+		{map[string]any{"vendor": "mesa", "description": "llvmpipe (LLVM 15.0.6, 256 bits)"}, "llvmpipe (LLVM 15.0.6, 256 bits)", gpu.KindSoftware},
+		{map[string]any{"vendor": "microsoft", "device": "0x8c", "description": "Microsoft Basic Render Driver"}, "Microsoft Basic Render Driver", gpu.KindSoftware},
+		{map[string]any{"isFallbackAdapter": true}, "unnamed adapter", gpu.KindSoftware}, // Firefox and Safari may say little
+		{map[string]any{"vendor": "nvidia", "architecture": "hopper"}, "nvidia hopper", gpu.KindHardware},
+		{map[string]any{}, "unnamed adapter", gpu.KindHardware},
 	} {
-		info := newInfo(c.facts)
+		adapter := map[string]any{"info": c.facts, "limits": map[string]any{}, "features": global.Get("Set").New()}
+		request := js.FuncOf(func(js.Value, []js.Value) any { return global.Get("Promise").Call("resolve", adapter) })
+		global.Get("Object").Call("defineProperty", g, "requestAdapter", map[string]any{"value": request, "configurable": true})
+		info, limits, err := Probe(t.Context())
+		global.Get("Reflect").Call("deleteProperty", g, "requestAdapter")
+		request.Release()
+		check(t, err)
 		if info.Name != c.name || info.Kind != c.kind || info.BarrierFree != (c.kind == gpu.KindSoftware) {
-			t.Errorf("%+v gives %+v", c.facts, info)
+			t.Errorf("%v gives %+v", c.facts, info)
+		}
+		if limits != gpu.DefaultLimits {
+			t.Errorf("an adapter that tells no limits has %+v", limits)
 		}
 	}
+}
+
+// On hardware adapters gpu.js keeps the GPU process looking while Go waits. The software adapter of the tests passes for
+// hardware here.
+func TestWaitingOnHardware(t *testing.T) {
+	open(t)
+	proto := js.Global().Get("GPUAdapterInfo").Get("prototype")
+	object := js.Global().Get("Object")
+	for _, name := range []string{"vendor", "architecture", "device", "description", "isFallbackAdapter"} {
+		original := object.Call("getOwnPropertyDescriptor", proto, name)
+		nameless := js.FuncOf(func(js.Value, []js.Value) any { return "" })
+		defer nameless.Release()
+		object.Call("defineProperty", proto, name, map[string]any{"get": nameless, "configurable": true})
+		defer object.Call("defineProperty", proto, name, original)
+	}
+	d := open(t)
+	if d.Info().Kind != gpu.KindHardware {
+		t.Fatalf("the adapter is %+v", d.Info())
+	}
+	x := newAdder(t, d)
+	busy := slow(t, x)
+	for range 20 {
+		x.run(t)
+	}
+	check(t, d.Submit(busy, x.program))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := d.Read(ctx, x.back, 0, make([]byte, 4)); err != nil {
+		wantError(t, err, context.DeadlineExceeded)
+	}
+	x.run(t)
+	check(t, d.Submit(busy, x.program))
+	d.Close() // while it waits for nobody
+	time.Sleep(20 * time.Millisecond)
 }
 
 // What one step costs: the figures are logged, the bound is only against a fall by an order of magnitude.
