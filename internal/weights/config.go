@@ -78,6 +78,9 @@ func parseConfig(config, generation []byte) (*Config, error) {
 		if err := decodeJSON(generation, &g); err != nil {
 			return nil, fmt.Errorf("generation_config.json: %w", err)
 		}
+		if err := g.validate(); err != nil {
+			return nil, fmt.Errorf("generation_config.json: %w", err)
+		}
 		c.Sampling = g.Sampling
 	}
 	for _, part := range []struct {
@@ -89,6 +92,9 @@ func parseConfig(config, generation []byte) (*Config, error) {
 			return nil, fmt.Errorf("%s: eos_token_id %w", part.file, err)
 		}
 		for _, id := range eos {
+			if id < 0 || int(id) >= c.VocabSize {
+				return nil, fmt.Errorf("%s: eos_token_id %d is outside the vocabulary of %d", part.file, id, c.VocabSize)
+			}
 			if !slices.Contains(c.EOS, id) {
 				c.EOS = append(c.EOS, id)
 			}
@@ -271,7 +277,7 @@ func (s *Sampling) validate() error {
 		min, max float64
 	}{
 		{"temperature", s.Temperature, 0, 100},
-		{"top_p", s.TopP, 0, 1},
+		{"top_p", s.TopP, math.SmallestNonzeroFloat64, 1},
 		{"min_p", s.MinP, 0, 1},
 		{"repetition_penalty", s.RepetitionPenalty, math.SmallestNonzeroFloat64, 100},
 	} {

@@ -204,14 +204,16 @@ func TestHostileConfig(t *testing.T) {
 	for _, c := range [][2]string{
 		{`{`, "broken JSON"},
 		{`{"temperature":-1}`, "temperature is -1"},
-		{`{"top_p":"a"}`, "top_p"},
+		{`{"top_p":"a"}`, "generation_config.json: top_p: a string does not fit"},
+		{`{"top_p":0}`, "top_p is 0"},
+		{`[]`, "an array does not fit"},
 		{`{"eos_token_id":[2,99]}`, "eos_token_id 99"},
 		{`{"eos_token_id":[2,"a"]}`, "eos_token_id is neither"},
 	} {
 		fsys, _ := smallModel(t)
 		fsys["generation_config.json"] = &fstest.MapFile{Data: []byte(c[0])}
 		_, err := OpenFS(fsys, "some")
-		wantWords(t, err, "config.json", c[1])
+		wantWords(t, err, "generation_config.json", c[1])
 	}
 	fsys, _ := smallModel(t)
 	fsys["config.json"].Data = make([]byte, maxConfigBytes+1)

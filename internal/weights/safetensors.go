@@ -268,15 +268,24 @@ func place(tensors map[string]StoredTensor, base, size int64) error {
 	return nil
 }
 
+// article puts "a" or "an" before encoding/json's name of a kind of value.
+func article(kind string) string {
+	if strings.HasPrefix(kind, "a") || strings.HasPrefix(kind, "o") {
+		return "an " + kind
+	}
+	return "a " + kind
+}
+
 // jsonError says what is wrong with JSON in words that need no Go.
 func jsonError(err error) error {
 	var typ *json.UnmarshalTypeError
 	var syn *json.SyntaxError
 	switch {
 	case errors.As(err, &typ) && typ.Field != "":
-		return fmt.Errorf("%s: a %s does not fit here", typ.Field, typ.Value)
+		// The fields of the embedded struct Sampling have its Go name in front.
+		return fmt.Errorf("%s: %s does not fit here", strings.TrimPrefix(typ.Field, "Sampling."), article(typ.Value))
 	case errors.As(err, &typ):
-		return fmt.Errorf("a %s does not fit here (byte %d)", typ.Value, typ.Offset)
+		return fmt.Errorf("%s does not fit here (byte %d)", article(typ.Value), typ.Offset)
 	case errors.As(err, &syn):
 		return fmt.Errorf("broken JSON at byte %d: %w", syn.Offset, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
