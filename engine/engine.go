@@ -51,6 +51,12 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	default:
 		return nil, &ParamError{"kv", fmt.Sprintf("must be f16 or f32, got %q", cfg.KV)}
 	}
+	if n, most := cfg.MaxModelLen, e.config.MaxPositions; n < 0 || n > most {
+		return nil, &ParamError{"max_model_len", fmt.Sprintf("must be 1 to %d, which this model was made for, got %d", most, n)}
+	}
+	if cfg.GPUMemory < 0 {
+		return nil, &ParamError{"gpu_memory", fmt.Sprintf("must be a number of bytes, got %d", cfg.GPUMemory)}
+	}
 	if e.Text, err = OpenText(ctx, e.src); err != nil {
 		return nil, err
 	}
@@ -192,6 +198,9 @@ func (e *Engine) prepare(ctx context.Context, req *Request) (*job, error) {
 	j := &job{ctx: ctx, prompt: len(ids), maxNew: req.Params.MaxTokens, out: newQueue(), keepEOS: req.Params.KeepSpecial}
 	if j.maxNew == 0 {
 		j.maxNew = limit - len(ids)
+		if n := e.config.Sampling.MaxNewTokens; n != nil {
+			j.maxNew = min(j.maxNew, *n)
+		}
 	}
 	if !req.Params.IgnoreEOS {
 		j.eos = e.config.EOS

@@ -42,13 +42,42 @@ type MemoryError struct {
 }
 
 func (e *MemoryError) Error() string {
+	text := fmt.Sprintf("not enough memory for the %s: needs %d bytes%s", e.What, e.Need, readable(e.Need))
 	if e.Have > 0 {
-		return fmt.Sprintf("not enough memory for the %s: needs %d bytes, %d are available", e.What, e.Need, e.Have)
+		text += fmt.Sprintf(", %d%s are available", e.Have, readable(e.Have))
 	}
-	return fmt.Sprintf("not enough memory for the %s: needs %d bytes", e.What, e.Need)
+	return text
+}
+
+// readable is a number of bytes for people, in brackets, unless it is readable as it is.
+func readable(n int64) string {
+	v, unit := float64(n), ""
+	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if v < 1024 {
+			break
+		}
+		v, unit = v/1024, u
+	}
+	if unit == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%.4g %s)", v, unit)
 }
 
 func (e *MemoryError) Unwrap() error { return e.Err }
+
+// TemplateError says that a model's chat template is broken or goes on for too long: the model is at fault, not the request.
+// A conversation that the template itself refuses is a ParamError.
+type TemplateError struct {
+	File string // "chat_template.jinja", or "tokenizer_config.json" when it is in there
+	Err  error
+}
+
+func (e *TemplateError) Error() string {
+	return fmt.Sprintf("%s: the model's chat template cannot be used: %v", e.File, e.Err)
+}
+
+func (e *TemplateError) Unwrap() error { return e.Err }
 
 // ErrDeviceLost says that the device was reset or removed while it was working.
 var ErrDeviceLost = gpu.ErrDeviceLost

@@ -17,7 +17,7 @@ type Params struct {
 	MinP        *float64 // in [0, 1]; default 0
 	Seed        *int64   // the same seed gives the same tokens; nil is a fresh one
 
-	MaxTokens   int      // at most this many new tokens; 0 means as many as the context leaves room for
+	MaxTokens   int      // at most this many new tokens; 0 means max_new_tokens of generation_config.json, else what the context has room for
 	Stop        []string // the answer ends before the first of these
 	IgnoreEOS   bool     // do not end at the model's end-of-answer ids
 	KeepSpecial bool     // keep special tokens in the text

@@ -22,7 +22,8 @@ type Text struct {
 	tok      tokenizer.Tokenizer // nil when the model has none
 	template *chat.Template      // nil when the model has none
 	// templateErr says why a template that is there cannot be used; everything but chatting works all the same.
-	templateErr error
+	templateErr  error
+	templateFile string
 }
 
 // OpenText reads a model's tokenizer and chat template; it is no error when there are none.
@@ -56,8 +57,12 @@ func OpenText(ctx context.Context, src Source) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.templateFile = "tokenizer_config.json"
+	if source == string(files["chat_template.jinja"]) {
+		t.templateFile = "chat_template.jinja"
+	}
 	if t.template, err = chat.Parse(source); err != nil {
-		t.templateErr = fmt.Errorf("the model's chat template cannot be used: %w", err)
+		t.templateErr = &TemplateError{t.templateFile, err}
 	}
 	return t, nil
 }
@@ -113,13 +118,21 @@ func (t *Text) Tokenize(text string, special bool) ([]int32, error) {
 	return append(ids, after...), nil
 }
 
-// Detokenize gives the text of ids.
+// Detokenize gives the text of ids. An id that the tokenizer does not have is an error.
 func (t *Text) Detokenize(ids []int32, skipSpecial bool) (string, error) {
 	if t.tok == nil {
 		return "", ErrNoTokenizer
 	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= t.tok.NumTokens() {
+			return "", &ParamError{"token_ids", fmt.Sprintf("id %d at position %d is not one of the tokenizer's %d", id, i, t.tok.NumTokens())}
+		}
+	}
 	return t.tok.Decode(ids, skipSpecial), nil
 }
+
+// maxChatBytes bounds a conversation; what a template may print is bounded at the same size.
+const maxChatBytes = 1 << 20
 
 // RenderChat gives the prompt text of a conversation. addGenerationPrompt nil means true.
 func (t *Text) RenderChat(ctx context.Context, messages []Message, addGenerationPrompt *bool) (string, error) {
@@ -135,17 +148,27 @@ func (t *Text) RenderChat(ctx context.Context, messages []Message, addGeneration
 	if len(messages) == 0 {
 		return "", &ParamError{"messages", "must not be empty"}
 	}
+	size := 0
 	msgs := make([]chat.Message, len(messages))
 	for i, m := range messages {
 		if !utf8.ValidString(m.Content) {
 			return "", &ParamError{"messages", fmt.Sprintf("message %d is not valid UTF-8", i)}
 		}
+		if size += len(m.Content); size > maxChatBytes {
+			return "", &ParamError{"messages", fmt.Sprintf("have more than %d bytes together", maxChatBytes)}
+		}
 		msgs[i] = chat.Message{Role: m.Role, Content: m.Content}
 	}
 	generate := addGenerationPrompt == nil || *addGenerationPrompt
 	text, err := t.template.Render(ctx, msgs, chat.Options{AddGenerationPrompt: &generate, Special: t.tok.Special(), Now: time.Now()})
-	if err != nil {
-		return "", &ParamError{"messages", "the model's chat template refuses them: " + err.Error()}
+	raised := (*chat.RaisedError)(nil)
+	switch {
+	case err == nil:
+		return text, nil
+	case errors.As(err, &raised):
+		return "", &ParamError{"messages", "the model's chat template refuses them: " + raised.Message}
+	case ctx.Err() != nil:
+		return "", ctx.Err()
 	}
-	return text, nil
+	return "", &TemplateError{t.templateFile, err}
 }

@@ -113,6 +113,8 @@ func ErrorFor(err error) (status int, e Error) {
 		return 400, wireError(400, CodeContextLength, "", length.Error())
 	case errors.As(err, &param):
 		return 400, wireError(400, CodeInvalidValue, param.Field, param.Error())
+	case errors.Is(err, engine.ErrNoTokenizer), errors.Is(err, engine.ErrNoChatTemplate):
+		return 400, wireError(400, CodeInvalidValue, "", err.Error()) // what was asked for is not what this model can do
 	case errors.As(err, &crashed):
 		return 500, wireError(500, CodeOther, "", "internal error; the server's log says more")
 	case errors.Is(err, engine.ErrDeviceLost):
