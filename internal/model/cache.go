@@ -36,6 +36,11 @@ func MaxBlocks(cfg *weights.Config, f16 bool, l gpu.Limits) int {
 	return int(min(l.MaxStorageBinding, l.MaxBufferSize) / layerBlockBytes(cfg, f16))
 }
 
+// MaxPositions is the longest sequence whose rotary table the device can bind as one.
+func MaxPositions(cfg *weights.Config, l gpu.Limits) int {
+	return int(min(l.MaxStorageBinding, l.MaxBufferSize) / ropeTableBytes(cfg, 1))
+}
+
 // NewCache allocates a cache; when the device refuses, nothing stays allocated.
 func NewCache(dev gpu.Device, cfg *weights.Config, numBlocks int, f16 bool) (*Cache, error) {
 	c := &Cache{NumBlocks: numBlocks, F16: f16}

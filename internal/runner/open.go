@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
@@ -108,21 +109,31 @@ func (r *Runner) planMemory(src weights.Source, c *Config) error {
 	}
 	if c.MaxModelLen > 0 {
 		longest = c.MaxModelLen
+	} else {
+		longest = min(longest, model.MaxPositions(cfg, r.dev.Limits())/kvcache.BlockSize*kvcache.BlockSize)
 	}
-	shape := model.Shape{MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs, MaxBlocksPerSeq: kvcache.NumBlocksFor(longest)}
-	fixed := src.Bytes() + model.ScratchBytes(cfg, shape)
-	blockBytes := model.BlockBytes(cfg, c.KVF16)
-	afford := int((c.Budget - fixed) / blockBytes)
-	blocks := min(kvcache.NumBlocksFor(longest)*c.MaxSeqs, model.MaxBlocks(cfg, c.KVF16, r.dev.Limits()), afford)
-	if blocks < 1 || c.MaxModelLen > 0 && blocks < kvcache.NumBlocksFor(c.MaxModelLen) {
-		need := fixed + blockBytes*int64(max(1, kvcache.NumBlocksFor(c.MaxModelLen)))
-		return &MemoryError{What: "weights and KV cache", Need: need, Have: c.Budget, Err: errBudget}
+	perSeq := kvcache.NumBlocksFor(longest)
+	// scratch grows with the longest sequence that a pool can hold: each position has its row of the rotary table.
+	scratch := func(blocks int) int64 {
+		return model.ScratchBytes(cfg, model.Shape{MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs, MaxBlocksPerSeq: min(blocks, perSeq)})
+	}
+	need := func(blocks int) int64 {
+		return src.Bytes() + scratch(blocks) + int64(blocks)*model.BlockBytes(cfg, c.KVF16)
+	}
+	most := min(perSeq*c.MaxSeqs, model.MaxBlocks(cfg, c.KVF16, r.dev.Limits()))
+	blocks := sort.Search(most, func(n int) bool { return need(n+1) > c.Budget })
+	least := max(1, kvcache.NumBlocksFor(c.MaxModelLen))
+	if tokens := min(most*kvcache.BlockSize, model.MaxPositions(cfg, r.dev.Limits())); tokens < c.MaxModelLen {
+		return fmt.Errorf("a context of %d tokens was asked for, but %s can bind the cache of %d at most", c.MaxModelLen, r.dev.Info().Name, tokens)
+	}
+	if blocks < least {
+		return &MemoryError{What: "weights and KV cache", Need: need(least), Have: c.Budget, Err: errBudget}
 	}
 	r.limits = Limits{
 		NumBlocks: blocks, MaxModelLen: min(longest, blocks*kvcache.BlockSize),
 		MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs,
 	}
-	r.desc.ScratchBytes = model.ScratchBytes(cfg, shape)
+	r.desc.ScratchBytes = scratch(blocks)
 	return nil
 }
 
