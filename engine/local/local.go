@@ -111,8 +111,13 @@ func openSource(model string) (weights.Source, error) {
 	return weights.OpenDir(dir)
 }
 
-// OpenDevice opens the device that o asks for. src is the model that it is for.
+// OpenDevice opens the device that o asks for. src is the model that it is for. With "auto" the log says what was taken
+// instead of a hardware adapter.
 func OpenDevice(ctx context.Context, o Options, src weights.Source) (gpu.Device, error) {
+	log := o.Engine.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	native := wgpunative.Options{DefaultLimits: o.DefaultLimits, Label: "pagelight"}
 	switch o.Device {
 	case "cpu":
@@ -129,11 +134,11 @@ func OpenDevice(ctx context.Context, o Options, src weights.Source) (gpu.Device,
 	}
 	dev, err := wgpunative.Open(ctx, native)
 	if errors.Is(err, gpu.ErrNoAdapter) {
-		o.Engine.Logger.Info("no WebGPU adapter, running on the processor", "reason", err)
+		log.Warn("no WebGPU adapter, running on the processor", "reason", err)
 		return cpu.Open(cpu.Options{})
 	}
 	if err != nil || dev.Info().Kind == gpu.KindHardware {
 		return dev, err
 	}
-	return faster(ctx, dev, src, o.Engine.Logger)
+	return faster(ctx, dev, src, log)
 }

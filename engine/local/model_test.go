@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -325,6 +326,66 @@ func TestAutoTakesHardwareOrTheFasterOfTheRest(t *testing.T) {
 	defer eng.Close()
 	if k := eng.Info().Adapter.Kind; k != gpu.KindHardware && k != gpu.KindSoftware && k != gpu.KindCPU {
 		t.Errorf("device of kind %q", k)
+	}
+}
+
+// TestOpenDeviceWithoutALog: doctor asks with nothing but a source.
+func TestOpenDeviceWithoutALog(t *testing.T) {
+	src, err := OpenModel(Builtin, "none", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dev, err := OpenDevice(t.Context(), Options{}, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.Close()
+}
+
+func TestMaxModelLenMustSuitTheModel(t *testing.T) {
+	for _, n := range []int{-1, 2049} {
+		_, err := Open(t.Context(), Options{Device: "cpu", Engine: engine.Config{MaxModelLen: n}})
+		var p *engine.ParamError
+		if !errors.As(err, &p) || p.Field != "max_model_len" || !strings.Contains(err.Error(), "1 to 2048") {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+}
+
+// TestLongContextShrinksToTheBudget: the rotary table counts too, and a model made for a long context opens with less.
+func TestLongContextShrinksToTheBudget(t *testing.T) {
+	dir := t.TempDir()
+	const golden = "../../internal/model/testdata/ernie"
+	raw, err := os.ReadFile(golden + "/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := json.Unmarshal(raw, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["max_position_embeddings"] = 1 << 24
+	if raw, err = json.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	weights, err := os.ReadFile(golden + "/model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), weights, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eng := open(t, "cpu", Options{Model: dir, Engine: engine.Config{GPUMemory: 32 << 20}})
+	info := eng.Info()
+	if sum := info.WeightBytes + info.ScratchBytes + info.KVBytes; sum > info.MemoryBudget || sum < info.MemoryBudget*9/10 {
+		t.Errorf("weights, scratch and cache take %d bytes of a budget of %d", sum, info.MemoryBudget)
+	}
+	if info.MaxModelLen != info.NumBlocks*info.BlockSize {
+		t.Errorf("context %d, cache of %d blocks", info.MaxModelLen, info.NumBlocks)
 	}
 }
 

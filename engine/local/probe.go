@@ -29,15 +29,24 @@ func faster(ctx context.Context, dev gpu.Device, src weights.Source, log *slog.L
 		return nil, err
 	}
 	if softErr != nil || ownErr == nil && own < soft {
-		log.Info("running on the processor: no hardware adapter, and the software adapter is slower for this model",
-			"processor", own, "software_adapter", soft, "err", softErr)
+		log.Warn("running on the processor: no hardware adapter, and the software adapter is slower for this model",
+			measured(own, soft, softErr)...)
 		dev.Close()
 		return processor, nil
 	}
-	log.Info("running on the software adapter: no hardware adapter, and the processor alone is slower for this model",
-		"software_adapter", soft, "processor", own, "err", ownErr)
+	log.Warn("running on the software adapter: no hardware adapter, and the processor alone is slower for this model",
+		measured(own, soft, ownErr)...)
 	processor.Close()
 	return dev, nil
+}
+
+// measured is what the log says of the two.
+func measured(processor, software time.Duration, err error) []any {
+	args := []any{"processor", processor, "software_adapter", software}
+	if err != nil {
+		args = append(args, "err", err)
+	}
+	return args
 }
 
 // probe is the time that a device takes for the MLP's two matrices of one layer, for one token.
