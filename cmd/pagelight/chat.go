@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 )
 
 type chatCmd struct {
-	Model  string `arg:"" optional:"" default:"builtin" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model  string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
 	System string `placeholder:"TEXT" help:"Instructions that come before the conversation."`
 	JSON   bool   `name:"json" help:"Print one JSON object per answer ({\"role\",\"content\",\"finish_reason\",\"usage\"}) instead of text."`
 	sampleFlags
@@ -38,12 +36,15 @@ type chatAnswer struct {
 
 // Run reads turns and answers them.
 func (c *chatCmd) Run(a *app) error {
+	if _, err := c.params(engine.Params{}); err != nil {
+		return err // before the model is loaded
+	}
 	eng, err := c.open(a, c.Model, engine.Config{})
 	if err != nil {
 		return err
 	}
 	defer eng.Close()
-	person := isTerminal(a.stdout) && !c.JSON
+	person := a.person && !c.JSON
 	if person {
 		info := eng.Info()
 		fmt.Fprintf(a.stderr, "%s (%s) on %s. /new begins again, /exit ends, Ctrl-C stops an answer.\n", info.Model, info.Weights, info.Adapter.Name)
@@ -88,16 +89,20 @@ func (c *chatCmd) begin() []engine.Message {
 // turn answers one line and gives the longer history. An answer that a person stopped is kept as far as it came. A person
 // may go on after an error; a script may not.
 func (c *chatCmd) turn(a *app, eng *engine.Engine, history []engine.Message, line string, person bool) ([]engine.Message, error) {
-	ctx, stop := a.ctx, context.CancelFunc(func() {})
-	if person {
-		ctx, stop = signal.NotifyContext(context.WithoutCancel(a.ctx), os.Interrupt)
-	}
+	ctx, stop := context.WithCancel(a.ctx)
 	defer stop()
+	if person {
+		defer a.interrupts.instead(stop)()
+	}
+	params, err := c.params(engine.Params{})
+	if err != nil {
+		return history, err
+	}
 	asked := append(history[:len(history):len(history)], engine.Message{Role: "user", Content: line})
 	out := chatAnswer{Role: "assistant"}
 	var timing engine.Timing
 	var failed error
-	for ev, err := range eng.Generate(ctx, engine.Request{Messages: asked, Params: c.params()}) {
+	for ev, err := range eng.Generate(ctx, engine.Request{Messages: asked, Params: params}) {
 		if err != nil {
 			failed = err
 			break
@@ -110,11 +115,19 @@ func (c *chatCmd) turn(a *app, eng *engine.Engine, history []engine.Message, lin
 			}
 		}
 	}
-	if !c.JSON {
-		fmt.Fprintln(a.stdout)
+	if !c.JSON && (failed == nil || out.Content != "") {
+		if _, err := fmt.Fprintln(a.stdout); err != nil {
+			return history, err
+		}
 	}
+	full := (*engine.ContextLengthError)(nil)
 	switch {
 	case failed == nil:
+	case a.ctx.Err() != nil:
+		return history, failed
+	case person && errors.As(failed, &full):
+		fmt.Fprintf(a.stderr, "%v; /new begins again\n", failed)
+		return history, nil
 	case person && errors.Is(failed, context.Canceled):
 		fmt.Fprintln(a.stderr, "(stopped)")
 	case person && !errors.Is(failed, engine.ErrDeviceLost):

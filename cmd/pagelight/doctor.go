@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/engine/local"
 	"github.com/pagelight/pagelight/internal/conformance"
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -16,6 +17,12 @@ import (
 type doctorCmd struct {
 	Full bool `help:"Run the whole conformance suite instead of the quick self-test (minutes on a software adapter)."`
 	JSON bool `name:"json" help:"Print a JSON object."`
+
+	Device    string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What to look at: auto (everything), gpu (adapters, software ones too), cpu."`
+	Quant     string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights of the models whose place is foretold: none (as stored), q8 or q4 (every matrix)."`
+	GPUMemory byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" help:"Budget for weights, cache and scratch. Default by kind of device: 8G for a GPU, else 4G."`
+	KV        string   `name:"kv" enum:"f16,f32" default:"f16" hidden:""`
+	LogLevel  string   `enum:"debug,info,warn,error" default:"warn" hidden:""`
 }
 
 // diagnosis is what doctor --json prints.
@@ -24,8 +31,19 @@ type diagnosis struct {
 	Go       string         `json:"go"`
 	Platform string         `json:"platform"`
 	Devices  []deviceReport `json:"devices"`
-	Auto     string         `json:"auto"` // what --device auto takes for the built-in model
+	Auto     string         `json:"auto"`      // what runs the built-in model
+	WouldRun []placement    `json:"would_run"` // what would run where
 	OK       bool           `json:"ok"`
+}
+
+// placement says where a model would run.
+type placement struct {
+	Model       string `json:"model"`
+	Device      string `json:"device"`
+	Kind        string `json:"kind"`
+	WeightBytes int64  `json:"weight_bytes"`
+	Budget      int64  `json:"memory_budget"`
+	Fits        bool   `json:"weights_fit"`
 }
 
 type deviceReport struct {
@@ -47,13 +65,17 @@ type testReport struct {
 // Run looks at every device and tests every kernel on it. It fails when a kernel does.
 func (c *doctorCmd) Run(a *app) error {
 	d := diagnosis{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, OK: true}
-	adapters, err := wgpunative.Adapters()
-	if err != nil && !errors.Is(err, gpu.ErrNoAdapter) {
-		return err
+	var adapters []gpu.Info
+	var err error
+	if c.Device != "cpu" {
+		adapters, err = wgpunative.Adapters()
+		if err != nil && (c.Device == "gpu" || !errors.Is(err, gpu.ErrNoAdapter)) {
+			return err
+		}
 	}
 	if !c.JSON {
 		fmt.Fprintf(a.stdout, "pagelight %s, %s, %s\n", d.Version, d.Go, d.Platform)
-		if len(adapters) == 0 {
+		if c.Device != "cpu" && len(adapters) == 0 {
 			fmt.Fprintln(a.stdout, "no WebGPU adapter: install a Vulkan driver (a software one: apt-get install mesa-vulkan-drivers)")
 		}
 	}
@@ -62,17 +84,29 @@ func (c *doctorCmd) Run(a *app) error {
 			return wgpunative.Open(a.ctx, wgpunative.Options{Prefer: info.Kind, Adapter: info.Name})
 		})
 	}
-	d.add(a, c, gpu.Info{Kind: gpu.KindCPU}, func() (gpu.Device, error) {
-		return local.OpenDevice(a.ctx, local.Options{Device: "cpu"}, nil)
-	})
-	if err := d.chooseAuto(a.ctx); err != nil {
-		return err
+	if c.Device != "gpu" {
+		d.add(a, c, gpu.Info{Kind: gpu.KindCPU}, func() (gpu.Device, error) {
+			return local.OpenDevice(a.ctx, local.Options{Device: "cpu"}, nil)
+		})
 	}
-	switch {
-	case c.JSON:
+	for _, model := range []string{local.Builtin, "synthetic:ernie-4.5-0.3b"} {
+		p, err := c.place(a.ctx, model)
+		if err != nil {
+			return err
+		}
+		d.WouldRun = append(d.WouldRun, p)
+		if !c.JSON {
+			fits := "fit"
+			if !p.Fits {
+				fits = "do not fit"
+			}
+			fmt.Fprintf(a.stdout, "%s would run on %s: weights of %s %s the budget of %s\n",
+				p.Model, p.Device, byteSize(p.WeightBytes), fits, byteSize(p.Budget))
+		}
+	}
+	d.Auto = d.WouldRun[0].Device
+	if c.JSON {
 		err = printJSON(a.stdout, d)
-	default:
-		_, err = fmt.Fprintf(a.stdout, "--device auto takes %s for the built-in model\n", d.Auto)
 	}
 	if err == nil && !d.OK {
 		err = errors.New("doctor: at least one kernel or device failed")
@@ -80,20 +114,25 @@ func (c *doctorCmd) Run(a *app) error {
 	return err
 }
 
-// chooseAuto says what --device auto would take.
-func (d *diagnosis) chooseAuto(ctx context.Context) error {
-	src, err := local.OpenModel(local.Builtin, "none", nil)
+// place says which device a model would get.
+func (c *doctorCmd) place(ctx context.Context, model string) (p placement, err error) {
+	src, err := local.OpenModel(model, c.Quant, nil)
 	if err != nil {
-		return err
+		return p, err
 	}
 	defer src.Close()
-	dev, err := local.OpenDevice(ctx, local.Options{}, src)
+	dev, err := local.OpenDevice(ctx, local.Options{Device: c.Device}, src)
 	if err != nil {
-		return err
+		return p, err
 	}
 	defer dev.Close()
-	d.Auto = dev.Info().Name
-	return nil
+	info := dev.Info()
+	p = placement{Model: model, Device: info.Name, Kind: string(info.Kind), WeightBytes: src.Bytes(), Budget: int64(c.GPUMemory)}
+	if p.Budget == 0 {
+		p.Budget = engine.DefaultGPUMemory(info)
+	}
+	p.Fits = p.WeightBytes <= p.Budget
+	return p, nil
 }
 
 // add tests one device and prints what it found as it goes.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pagelight/pagelight/engine"
+	"github.com/pagelight/pagelight/internal/openai"
 )
 
 // sampleFlags are the flags that choose tokens. Unset ones mean what the model's generation_config.json says.
@@ -19,23 +21,41 @@ type sampleFlags struct {
 	TopK        *int     `placeholder:"K" help:"Sample from this many of the likeliest tokens."`
 	MinP        *float64 `placeholder:"P" help:"Drop tokens less likely than this fraction of the likeliest."`
 	Seed        *int64   `placeholder:"N" help:"The same seed gives the same answer."`
-	MaxTokens   int      `placeholder:"N" help:"Longest answer in tokens. Default: what the context has room for."`
+	MaxTokens   *int     `placeholder:"N" help:"Longest answer in tokens. Default: the model's own limit (max_new_tokens), else what the context has room for."`
 	Stop        []string `sep:"none" placeholder:"TEXT" help:"End the answer before this text; may be given again."`
 	IgnoreEOS   bool     `name:"ignore-eos" help:"Go on after the model's end of answer."`
 }
 
-func (f *sampleFlags) params() engine.Params {
-	return engine.Params{
-		Temperature: f.Temperature, TopP: f.TopP, TopK: f.TopK, MinP: f.MinP, Seed: f.Seed,
-		MaxTokens: f.MaxTokens, Stop: f.Stop, IgnoreEOS: f.IgnoreEOS,
+// params gives p with what the flags say.
+func (f *sampleFlags) params(p engine.Params) (engine.Params, error) {
+	override(&p.Temperature, f.Temperature)
+	override(&p.TopP, f.TopP)
+	override(&p.TopK, f.TopK)
+	override(&p.MinP, f.MinP)
+	override(&p.Seed, f.Seed)
+	if f.MaxTokens != nil {
+		if p.MaxTokens = *f.MaxTokens; p.MaxTokens < 1 {
+			return p, usagef("--max-tokens must be at least 1, got %d", p.MaxTokens)
+		}
+	}
+	if f.Stop != nil {
+		p.Stop = f.Stop
+	}
+	p.IgnoreEOS = p.IgnoreEOS || f.IgnoreEOS
+	return p, nil
+}
+
+func override[T any](to **T, flag *T) {
+	if flag != nil {
+		*to = flag
 	}
 }
 
 type generateCmd struct {
-	Model    string  `default:"builtin" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model    string  `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
 	Prompt   *string `xor:"prompt" placeholder:"TEXT" help:"Text to continue."`
-	ChatFile string  `name:"chat" xor:"prompt" placeholder:"FILE.json" help:"Conversation to answer: a list of {\"role\",\"content\"}, or an object with \"messages\"; - is standard input."`
-	TokenIDs string  `name:"token-ids" xor:"prompt" placeholder:"1,2,3" help:"Token ids to continue."`
+	ChatFile string  `name:"chat" xor:"prompt" placeholder:"FILE.json" help:"Conversation to answer: a list of {\"role\",\"content\"}, or a request of the OpenAI API (an object with \"messages\"; flags go before what it says); - is standard input."`
+	TokenIDs *string `name:"token-ids" xor:"prompt" placeholder:"1,2,3" help:"Token ids to continue."`
 	JSON     bool    `name:"json" help:"Print {\"token_ids\",\"text\",\"finish_reason\",\"usage\"} instead of the text."`
 	sampleFlags
 	modelFlags
@@ -83,16 +103,18 @@ func (c *generateCmd) Run(a *app) error {
 }
 
 func (c *generateCmd) request(a *app) (req engine.Request, err error) {
-	req.Params = c.params()
 	switch {
 	case c.Prompt != nil:
 		req.Prompt = c.Prompt
-	case c.TokenIDs != "":
-		req.TokenIDs, err = parseIDs(c.TokenIDs)
+	case c.TokenIDs != nil:
+		req.TokenIDs, err = parseIDs(*c.TokenIDs)
 	case c.ChatFile != "":
-		req.Messages, err = readMessages(a, c.ChatFile)
+		req, err = readChat(a, c.ChatFile)
 	default:
 		err = usagef("generate: give one of --prompt, --chat and --token-ids")
+	}
+	if err == nil {
+		req.Params, err = c.params(req.Params)
 	}
 	return req, err
 }
@@ -112,27 +134,23 @@ func parseIDs(s string) ([]int32, error) {
 	return ids, nil
 }
 
-// readMessages reads a conversation.
-func readMessages(a *app, file string) ([]engine.Message, error) {
+// readChat reads a conversation: a list of messages, or a body of /v1/chat/completions.
+func readChat(a *app, file string) (engine.Request, error) {
 	data, err := readFile(a, file)
 	if err != nil {
-		return nil, usageError{err}
-	}
-	var body struct {
-		Messages []engine.Message `json:"messages"`
+		return engine.Request{}, usageError{err}
 	}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
-		err = json.Unmarshal(data, &body.Messages)
-	} else {
-		err = json.Unmarshal(data, &body)
+		data = slices.Concat([]byte(`{"messages":`), data, []byte("}"))
 	}
+	call, err := openai.ParseChat(data)
 	if err != nil {
-		return nil, usagef("%s: %w", file, err)
+		return engine.Request{}, usagef("%s: %w", file, err)
 	}
-	if len(body.Messages) == 0 {
-		return nil, usagef("%s: no messages", file)
+	if len(call.Ignored) > 0 {
+		fmt.Fprintf(a.stderr, "pagelight: %s: ignored: %s\n", file, openai.IgnoredHeader(call.Ignored))
 	}
-	return body.Messages, nil
+	return call.Request, nil
 }
 
 func readFile(a *app, name string) ([]byte, error) {

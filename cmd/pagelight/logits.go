@@ -9,7 +9,7 @@ import (
 )
 
 type logitsCmd struct {
-	Model string `required:"" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model string `required:"" placeholder:"MODEL" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
 	Cases string `required:"" placeholder:"cases.json" help:"Test cases: a list of {\"name\",\"input_ids\",\"greedy\"}, or an object with \"cases\"."`
 	Out   string `placeholder:"out.safetensors" help:"Where to write the logits (f32)."`
 	JSON  bool   `name:"json" help:"Print {\"cases\":[{\"name\",\"greedy\"}]}."`
@@ -47,18 +47,18 @@ func (c *logitsCmd) Run(a *app) (err error) {
 	if err != nil {
 		return err
 	}
+	var out *safetensorsWriter
+	if c.Out != "" { // before the model is loaded, which may take minutes
+		if out, err = createSafetensors(c.Out); err != nil {
+			return usageError{err}
+		}
+		defer func() { err = errors.Join(err, out.abort()) }()
+	}
 	eng, err := c.open(a, c.Model, engine.Config{LogitRows: maxAllLogits})
 	if err != nil {
 		return err
 	}
 	defer eng.Close()
-	var out *safetensorsWriter
-	if c.Out != "" {
-		if out, err = createSafetensors(c.Out); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, out.abort()) }() // no effect after close
-	}
 	results := make([]caseResult, 0, len(cases))
 	for _, tc := range cases {
 		greedy, err := runCase(a, eng, &tc, out)
@@ -125,7 +125,7 @@ func readCases(a *app, file string) ([]testCase, error) {
 			Cases []testCase `json:"cases"`
 		}
 		if json.Unmarshal(data, &body) != nil || body.Cases == nil {
-			return nil, usagef("%s: no list of cases: %w", file, err)
+			return nil, usagef("%s: neither a list of cases nor an object with \"cases\": %w", file, err)
 		}
 		cases = body.Cases
 	}

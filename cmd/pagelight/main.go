@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -23,7 +21,7 @@ const (
 	exitOK          = 0
 	exitFailed      = 1 // the work was begun and failed
 	exitUsage       = 2 // the call is wrong
-	exitModel       = 3 // the model cannot be opened: missing or broken files, not enough memory
+	exitModel       = 3 // the model cannot be opened or cannot do this: missing or broken files, not enough memory
 	exitDevice      = 4 // there is no device of the kind asked for, or it was lost
 	exitInterrupted = 130
 )
@@ -45,6 +43,8 @@ type cli struct {
 // usageError is an error in how the program was called.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // modelError is an error in opening a model.
@@ -58,13 +58,13 @@ type app struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
+
+	person     bool // somebody types at standard input and reads standard output
+	interrupts *interrupts
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run is main without the process: it returns the exit code.
@@ -77,7 +77,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			"A MODEL is a folder (a Hugging Face checkpoint or a Pagelight bundle), a file in one, \"builtin\" (a tiny English and Chinese "+
 			"chat model that is part of this program), or \"synthetic:ernie-4.5-0.3b\" (a speed test of full size)."),
 		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.DefaultEnvars("PAGELIGHT"), kong.Vars{"version": "pagelight " + version},
+		kong.WithHyphenPrefixedParameters(true), // --seed -7, --prompt "- milk"
+		kong.Vars{"version": "pagelight " + version},
 		kong.Writers(stdout, stderr), kong.Exit(func(code int) { exit = code; panic(exitPanic{}) }),
 	)
 	if err != nil {
@@ -91,11 +92,19 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "pagelight: %v\nRun \"pagelight --help\" or \"pagelight COMMAND --help\" for what there is.\n", err)
 		return exitUsage
 	}
-	err = kctx.Run(&app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr})
-	if err == nil {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, person: isTerminal(stdin) && isTerminal(stdout), interrupts: &interrupts{}}
+	ctx, stop := a.interrupts.notify(ctx)
+	defer stop()
+	a.ctx = ctx
+	err = kctx.Run(a)
+	switch {
+	case err == nil:
 		return exitOK
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "pagelight: interrupted")
+	default:
+		fmt.Fprintf(stderr, "pagelight: %v\n", err)
 	}
-	fmt.Fprintf(stderr, "pagelight: %v\n", err)
 	return exitCode(ctx, err)
 }
 
@@ -118,15 +127,16 @@ func exitCode(ctx context.Context, err error) int {
 	var model modelError
 	var param *engine.ParamError
 	var long *engine.ContextLengthError
+	var template *engine.TemplateError
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case errors.Is(err, engine.ErrNoAdapter), errors.Is(err, engine.ErrDeviceLost):
 		return exitDevice
-	case errors.As(err, &model):
-		return exitModel
 	case errors.As(err, &usage), errors.As(err, &param), errors.As(err, &long):
 		return exitUsage
+	case errors.As(err, &model), errors.As(err, &template), errors.Is(err, engine.ErrNoTokenizer), errors.Is(err, engine.ErrNoChatTemplate):
+		return exitModel
 	}
 	return exitFailed
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,12 +14,12 @@ import (
 
 // modelFlags are the flags of every command that opens a model.
 type modelFlags struct {
-	Device      string   `enum:"auto,gpu,cpu" default:"auto" help:"What computes: auto (a GPU, else the faster of a software adapter and the processor), gpu (any adapter), cpu."`
-	Quant       string   `enum:"none,q8,q4" default:"none" help:"Weights: none (as stored), q8 or q4 (every matrix)."`
-	KV          string   `name:"kv" enum:"f16,f32" default:"f16" help:"How keys and values are cached."`
-	GPUMemory   byteSize `name:"gpu-memory" placeholder:"BYTES" help:"Budget for weights, cache and scratch (512M, 2G); WebGPU does not tell how much is free. Default by kind of device: 8G for a GPU, else 4G."`
-	MaxModelLen int      `placeholder:"N" help:"Longest prompt and answer together, in tokens. Default: what the model was made for, if the cache holds it."`
-	LogLevel    string   `enum:"debug,info,warn,error" default:"${log_level=warn}" help:"Least severe message to log (debug, info, warn, error)."`
+	Device      string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What computes: auto (a GPU, else the faster of a software adapter and the processor), gpu (any adapter), cpu."`
+	Quant       string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights: none (as stored), q8 or q4 (every matrix)."`
+	KV          string   `name:"kv" enum:"f16,f32" default:"f16" env:"PAGELIGHT_KV" help:"How keys and values are cached: f16 or f32."`
+	GPUMemory   byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" help:"Budget for weights, cache and scratch (512M, 2G); WebGPU does not tell how much is free. Default by kind of device: 8G for a GPU, else 4G."`
+	MaxModelLen int      `placeholder:"N" env:"PAGELIGHT_MAX_MODEL_LEN" help:"Longest prompt and answer together, in tokens. Default: what the model was made for, if the cache holds it."`
+	LogLevel    string   `enum:"debug,info,warn,error" default:"warn" env:"PAGELIGHT_LOG_LEVEL" help:"Least severe message to log (debug, info, warn, error)."`
 }
 
 // logger writes to standard error, so that standard output holds results only.
@@ -44,10 +45,16 @@ func (f *modelFlags) open(a *app, model string, cfg engine.Config) (*engine.Engi
 	}
 	eng, err := local.Open(a.ctx, local.Options{Model: model, Device: f.Device, Quant: f.Quant, Engine: cfg})
 	p.clear()
+	if m := (*engine.MemoryError)(nil); errors.As(err, &m) {
+		err = fmt.Errorf("%w; a larger --gpu-memory, a smaller --max-model-len or --quant q4 may help", err)
+	}
 	if err != nil {
 		return nil, modelError{err}
 	}
 	info := eng.Info()
+	for _, note := range info.Notes {
+		log.Info(note)
+	}
 	log.Info("model opened", "model", info.Model, "weights", info.Weights, "adapter", info.Adapter.Name, "kind", info.Adapter.Kind,
 		"kv_blocks", info.NumBlocks, "max_model_len", info.MaxModelLen)
 	return eng, nil

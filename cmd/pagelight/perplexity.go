@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pagelight/pagelight/engine"
 )
 
 type perplexityCmd struct {
-	Model  string `default:"builtin" help:"The model: a folder, a file in one, or builtin."`
+	Model  string `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, or builtin."`
 	File   string `required:"" placeholder:"FILE" help:"UTF-8 text; - is standard input."`
 	Window int    `default:"512" help:"Tokens per window; windows follow each other and each is run alone."`
 	Limit  int    `placeholder:"N" help:"Measure the first N windows only."`
@@ -40,9 +41,15 @@ func (c *perplexityCmd) Run(a *app) error {
 	if c.Window < 2 {
 		return usagef("perplexity: --window must be at least 2, got %d", c.Window)
 	}
+	if c.Limit < 0 {
+		return usagef("perplexity: --limit must not be negative, got %d", c.Limit)
+	}
 	data, err := readFile(a, c.File)
 	if err != nil {
 		return usageError{err}
+	}
+	if !utf8.Valid(data) {
+		return usagef("perplexity: %s is not valid UTF-8", c.File)
 	}
 	eng, err := c.open(a, c.Model, engine.Config{LogitRows: min(c.Window, 64)})
 	if err != nil {

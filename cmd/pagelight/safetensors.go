@@ -7,13 +7,14 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 )
 
 // safetensorsWriter writes f32 tensors in the safetensors format (u64 header length, JSON header, data). The header is
-// known at the end only, so the data waits in a file beside the final one.
+// known at the end only, so the data waits in a file beside the final one, which appears when it is whole.
 type safetensorsWriter struct {
 	path   string
-	data   *os.File
+	data   *os.File // nil after abort
 	header map[string]tensorHeader
 	size   int64
 	err    error // the first one
@@ -26,7 +27,7 @@ type tensorHeader struct {
 }
 
 func createSafetensors(path string) (*safetensorsWriter, error) {
-	f, err := os.Create(path + ".part")
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".data-*")
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +60,19 @@ func (w *safetensorsWriter) close() (err error) {
 	for len(header)%8 != 0 {
 		header = append(header, ' ')
 	}
-	out, err := os.Create(w.path)
+	part := w.path + ".part"
+	out, err := os.Create(part)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
+	defer func() {
+		if err = errors.Join(err, out.Close()); err == nil {
+			err = os.Rename(part, w.path)
+		}
+		if err != nil {
+			err = errors.Join(err, os.Remove(part))
+		}
+	}()
 	if _, err := out.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))); err != nil {
 		return err
 	}
@@ -73,13 +82,11 @@ func (w *safetensorsWriter) close() (err error) {
 	if _, err := w.data.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, w.data); err != nil {
-		return err
-	}
-	return w.abort()
+	_, err = io.Copy(out, w.data)
+	return err
 }
 
-// abort removes the temporary file.
+// abort removes the temporary file; it follows close too.
 func (w *safetensorsWriter) abort() error {
 	if w.data == nil {
 		return nil

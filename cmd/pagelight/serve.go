@@ -12,15 +12,15 @@ import (
 )
 
 type serveCmd struct {
-	Model string `arg:"" optional:"" default:"builtin" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
 
-	Host            string        `default:"127.0.0.1" help:"Address to listen on; 0.0.0.0 is every one of this machine."`
-	Port            int           `default:"8080" help:"Port to listen on; 0 takes a free one."`
-	ServedModelName []string      `placeholder:"NAME" help:"Names under which requests may ask for the model. Default: the model's own."`
-	APIKey          string        `name:"api-key" placeholder:"KEY" help:"Requests must carry this key as a bearer token."`
-	AllowedOrigins  []string      `placeholder:"ORIGIN" help:"Web origins (https://chat.example) whose pages may use the API, and host names by which this server may be reached."`
-	MaxBodySize     byteSize      `default:"8M" placeholder:"BYTES" help:"Largest request body."`
-	DrainTimeout    time.Duration `default:"30s" help:"How long running answers may take to finish after SIGTERM."`
+	Host            string        `default:"127.0.0.1" env:"PAGELIGHT_HOST" help:"Address to listen on; 0.0.0.0 is every one of this machine."`
+	Port            int           `default:"8080" env:"PAGELIGHT_PORT" help:"Port to listen on; 0 takes a free one."`
+	ServedModelName []string      `placeholder:"NAME" env:"PAGELIGHT_SERVED_MODEL_NAME" help:"Names under which requests may ask for the model. Default: the model's own."`
+	APIKey          string        `name:"api-key" placeholder:"KEY" env:"PAGELIGHT_API_KEY" help:"Requests must carry this key as a bearer token."`
+	AllowedOrigins  []string      `placeholder:"ORIGIN" env:"PAGELIGHT_ALLOWED_ORIGINS" help:"Web origins (https://chat.example) whose pages may use the API, and host names by which this server may be reached."`
+	MaxBodySize     byteSize      `default:"8M" placeholder:"BYTES" env:"PAGELIGHT_MAX_BODY_SIZE" help:"Largest request body. Default: 8M."`
+	DrainTimeout    time.Duration `default:"30s" env:"PAGELIGHT_DRAIN_TIMEOUT" help:"How long running answers may take to finish after SIGTERM."`
 	modelFlags
 }
 
@@ -28,6 +28,9 @@ type serveCmd struct {
 func (c *serveCmd) Run(a *app) error {
 	if c.Port < 0 || c.Port > 65535 {
 		return usagef("--port must be 0 to 65535, got %d", c.Port)
+	}
+	if c.DrainTimeout < 0 {
+		return usagef("--drain-timeout must not be negative, got %s", c.DrainTimeout)
 	}
 	log := c.logger(a.stderr)
 	// The address is taken before the model is loaded: a port in use is told at once, not after minutes of loading.

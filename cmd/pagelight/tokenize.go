@@ -7,17 +7,28 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/engine/local"
 )
 
 type tokenizeCmd struct {
-	Model    string `default:"builtin" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
-	Decode   bool   `help:"The reverse: lines of JSON arrays of ids in, JSON strings out."`
-	Special  bool   `help:"Special tokens spelled in the text become their ids, as when a prompt is completed."`
-	JSON     bool   `name:"json" hidden:"" help:"The output is always JSON."`
-	LogLevel string `enum:"debug,info,warn,error" default:"warn" hidden:"" help:"Not used."`
+	Model   string `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Decode  bool   `help:"The reverse: lines of JSON arrays of ids in, JSON strings out."`
+	Special bool   `help:"Special tokens spelled in the text become their ids, as when a prompt is completed."`
+	JSON    bool   `name:"json" hidden:"" help:"The output is always JSON."`
+	noDevice
+}
+
+// noDevice are the flags of a command that needs no device: what every other command takes is no fault here either.
+type noDevice struct {
+	Device      string   `enum:"auto,gpu,cpu" default:"auto" hidden:""`
+	Quant       string   `enum:"none,q8,q4" default:"none" hidden:""`
+	KV          string   `name:"kv" enum:"f16,f32" default:"f16" hidden:""`
+	GPUMemory   byteSize `name:"gpu-memory" hidden:""`
+	MaxModelLen int      `hidden:""`
+	LogLevel    string   `enum:"debug,info,warn,error" default:"warn" hidden:""`
 }
 
 // Help explains the format.
@@ -60,6 +71,12 @@ func (c *tokenizeCmd) Run(a *app) error {
 }
 
 func (c *tokenizeCmd) line(text *engine.Text, out io.Writer, line string) error {
+	if !utf8.ValidString(line) {
+		return usagef("not valid UTF-8")
+	}
+	if line == "null" { // which encoding/json takes for an empty anything
+		return usagef("null is neither a text nor a list of ids")
+	}
 	if c.Decode {
 		var ids []int32
 		if err := json.Unmarshal([]byte(line), &ids); err != nil {

@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"cmd/pagelight": {
 		"engine", "engine/local", "host", "static", "internal/weights", "internal/quant", "internal/conformance",
 		"internal/builtin", "internal/gpu", "internal/gpu/wgpunative", "internal/gpu/cpu", "internal/site", "internal/kernels",
+		"internal/openai",
 	},
 }
 
