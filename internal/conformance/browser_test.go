@@ -3,16 +3,13 @@
 package conformance_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/pagelight/pagelight/internal/browsertest"
 	"github.com/pagelight/pagelight/internal/conformance"
 	"github.com/pagelight/pagelight/internal/gpu"
 )
@@ -92,14 +89,14 @@ func TestBrowserAcceptsVariants(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	openChromium(t, server.URL)
+	browsertest.Start(t, browsertest.SwiftShader).Open(t, server.URL)
 
 	select {
 	case err := <-done:
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(3 * time.Minute):
+	case <-time.After(8 * time.Minute):
 		t.Fatal("the browser did not answer")
 	}
 	if verdict.Error != "" {
@@ -120,44 +117,4 @@ func kinds(layout []gpu.BindingKind) []int {
 		list[i] = int(k)
 	}
 	return list
-}
-
-// openChromium opens url in a headless Chromium with its software adapter until the end of t. $CHROME names the
-// browser. Without one the test is skipped, or fails where GPU tests are required: REQUIRE_GPU=1 or CI=true.
-func openChromium(t *testing.T, url string) {
-	t.Helper()
-	path := os.Getenv("CHROME")
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil && path == "" {
-			path = found
-		}
-	}
-	if path == "" {
-		if os.Getenv("REQUIRE_GPU") == "1" || os.Getenv("CI") == "true" {
-			t.Fatal("no Chromium: set $CHROME")
-		}
-		t.Skip("no Chromium: set $CHROME")
-	}
-	profile, err := os.MkdirTemp("", "pagelight-chromium")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var stderr strings.Builder
-	cmd := exec.CommandContext(ctx, path, "--headless=new", "--no-sandbox", "--enable-unsafe-webgpu",
-		"--use-webgpu-adapter=swiftshader", "--no-first-run", "--user-data-dir="+profile, url)
-	cmd.Stderr = &stderr
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // it was killed
-		if t.Failed() {
-			said := stderr.String()
-			t.Logf("chromium, at the end: %s", said[max(0, len(said)-2000):])
-		}
-		_ = os.RemoveAll(profile) // its children may still be writing for a moment
-	})
 }

@@ -123,15 +123,15 @@ func decodeQuad(w *Matrix, j, last, from int, dst [][4]float64) {
 			dst[i] = [4]float64{widen(a[i]), widen(b[i]), widen(c[i]), widen(d[i])}
 		}
 	case quant.F16:
-		for i, a := range a {
-			a, b, c, d := a, b[i], c[i], d[i]
+		for i := range a {
+			a, b, c, d := a[i], b[i], c[i], d[i]
 			out := dst[2*i : 2*i+2]
 			out[0] = [4]float64{widenF16(a), widenF16(b), widenF16(c), widenF16(d)}
 			out[1] = [4]float64{widenF16(a >> 16), widenF16(b >> 16), widenF16(c >> 16), widenF16(d >> 16)}
 		}
 	case quant.BF16:
-		for i, a := range a {
-			a, b, c, d := a, b[i], c[i], d[i]
+		for i := range a {
+			a, b, c, d := a[i], b[i], c[i], d[i]
 			out := dst[2*i : 2*i+2]
 			out[0] = [4]float64{widen(a << 16), widen(b << 16), widen(c << 16), widen(d << 16)}
 			const high = 0xFFFF0000

@@ -132,7 +132,7 @@ func (p *pool) guard(f func()) {
 			p.next.Add(int64(p.items) + 1) // there is no point in going on
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.fault = fmt.Errorf("what the buffers hold does not fit: %v", r)
+			p.fault = fmt.Errorf("what the buffers hold does not fit: %w", r)
 		default:
 			panic(r)
 		}
