@@ -387,6 +387,11 @@ func TestLongContextShrinksToTheBudget(t *testing.T) {
 	if info.MaxModelLen != info.NumBlocks*info.BlockSize {
 		t.Errorf("context %d, cache of %d blocks", info.MaxModelLen, info.NumBlocks)
 	}
+	// With memory for more, what the kernels can walk through is the end.
+	_, err = Open(t.Context(), Options{Model: dir, Device: "cpu", Engine: engine.Config{MaxModelLen: 1 << 23, GPUMemory: 64 << 30}})
+	if err == nil || !strings.Contains(err.Error(), "8388608 tokens was asked for") || !strings.Contains(err.Error(), "262128 at most") {
+		t.Errorf("a context that no kernel can walk through: %v", err)
+	}
 }
 
 func TestMemoryBudgetIsKept(t *testing.T) {

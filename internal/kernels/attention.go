@@ -28,6 +28,9 @@ type attnParams struct {
 	Pad0, Pad1, Pad2                     uint32
 }
 
+// MaxPositions is the longest context that the attention kernels walk through.
+const MaxPositions = 4 * maxLoop / BlockSize * BlockSize
+
 // Attention computes causal attention of each row over the positions 0 to its own of its sequence, which must be in the
 // cache already. It runs decode and reduce for few rows and prefill for many; rows may belong to any sequences in both.
 func (s *Set) Attention(a AttentionArgs) (Op, error) {
@@ -79,7 +82,7 @@ func (a *AttentionArgs) check() error {
 	c.want(a.Heads%a.KVHeads == 0, "%d heads cannot share %d KV heads", a.Heads, a.KVHeads)
 	c.want(a.RowStride >= a.Heads*a.HeadDim && a.RowStride%4 == 0,
 		"RowStride is %d, not a multiple of 4 that is at least %d", a.RowStride, a.Heads*a.HeadDim)
-	c.want(a.MaxBlocks*BlockSize <= 4*maxLoop, "contexts of %d blocks are longer than %d positions", a.MaxBlocks, 4*maxLoop)
+	c.want(a.MaxBlocks*BlockSize <= MaxPositions, "contexts of %d blocks are longer than %d positions", a.MaxBlocks, MaxPositions)
 	c.buffer("Tokens", a.Tokens, 4*a.Rows)
 	c.buffer("BlockTables", a.BlockTables, a.MaxBlocks)
 	c.buffer("QKV", a.QKV, a.Rows*a.RowStride)

@@ -256,7 +256,7 @@ func TestFaultyArguments(t *testing.T) {
 		"attention: 3 heads cannot share 2 KV heads":          attention(func(a *AttentionArgs) { a.Heads, a.KVHeads = 3, 2 }),
 		"attention: head dimension 24 is not a multiple of":   attention(func(a *AttentionArgs) { a.HeadDim = 24 }),
 		"KCache has 1024 bytes and VCache 1000, a block has":  attention(func(a *AttentionArgs) { a.VCache = f.buffer(250) }),
-		"contexts of 20000 blocks are longer than 262140 pos": attention(func(a *AttentionArgs) { a.MaxBlocks = 20000 }),
+		"contexts of 20000 blocks are longer than 262128 pos": attention(func(a *AttentionArgs) { a.MaxBlocks = 20000 }),
 	} {
 		got := ""
 		if err != nil {

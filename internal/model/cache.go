@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/weights"
 )
 
@@ -36,9 +37,9 @@ func MaxBlocks(cfg *weights.Config, f16 bool, l gpu.Limits) int {
 	return int(min(l.MaxStorageBinding, l.MaxBufferSize) / layerBlockBytes(cfg, f16))
 }
 
-// MaxPositions is the longest sequence whose rotary table the device can bind as one.
+// MaxPositions is the longest sequence that the kernels can walk through and whose rotary table the device can bind as one.
 func MaxPositions(cfg *weights.Config, l gpu.Limits) int {
-	return int(min(l.MaxStorageBinding, l.MaxBufferSize) / ropeTableBytes(cfg, 1))
+	return int(min(kernels.MaxPositions, min(l.MaxStorageBinding, l.MaxBufferSize)/ropeTableBytes(cfg, 1)))
 }
 
 // NewCache allocates a cache; when the device refuses, nothing stays allocated.

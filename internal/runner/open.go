@@ -124,7 +124,7 @@ func (r *Runner) planMemory(src weights.Source, c *Config) error {
 	blocks := sort.Search(most, func(n int) bool { return need(n+1) > c.Budget })
 	least := max(1, kvcache.NumBlocksFor(c.MaxModelLen))
 	if tokens := min(most*kvcache.BlockSize, model.MaxPositions(cfg, r.dev.Limits())); tokens < c.MaxModelLen {
-		return fmt.Errorf("a context of %d tokens was asked for, but %s can bind the cache of %d at most", c.MaxModelLen, r.dev.Info().Name, tokens)
+		return fmt.Errorf("a context of %d tokens was asked for, but on %s the kernels reach %d at most", c.MaxModelLen, r.dev.Info().Name, tokens)
 	}
 	if blocks < least {
 		return &MemoryError{What: "weights and KV cache", Need: need(least), Have: c.Budget, Err: errBudget}
