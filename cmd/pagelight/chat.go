@@ -55,7 +55,7 @@ func (c *chatCmd) Run(a *app) error {
 		if person {
 			fmt.Fprint(a.stderr, "> ")
 		}
-		line, readErr := readLine(a.ctx, in)
+		line, readErr := in.ReadString('\n')
 		switch line = strings.TrimSpace(line); line {
 		case "":
 		case "/exit", "/quit":
@@ -146,23 +146,4 @@ func (c *chatCmd) turn(a *app, eng *engine.Engine, history []engine.Message, lin
 		}
 	}
 	return append(asked, engine.Message{Role: "assistant", Content: out.Content}), nil
-}
-
-// readLine reads a line but gives up when ctx ends, since a read from a terminal does not.
-func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
-	type result struct {
-		line string
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		line, err := in.ReadString('\n')
-		done <- result{line, err}
-	}()
-	select {
-	case r := <-done:
-		return r.line, r.err
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -69,6 +70,12 @@ func main() {
 
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	for i, arg := range args {
+		if !utf8.ValidString(arg) { // kong would put U+FFFD in place of what is not
+			fmt.Fprintf(stderr, "pagelight: argument %d is not valid UTF-8: %q\n", i+1, arg)
+			return exitUsage
+		}
+	}
 	var c cli
 	exit := -1
 	parser, err := kong.New(&c,
@@ -92,10 +99,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "pagelight: %v\nRun \"pagelight --help\" or \"pagelight COMMAND --help\" for what there is.\n", err)
 		return exitUsage
 	}
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, person: isTerminal(stdin) && isTerminal(stdout), interrupts: &interrupts{}}
+	a := &app{stdout: stdout, stderr: stderr, person: isTerminal(stdin) && isTerminal(stdout), interrupts: &interrupts{}}
 	ctx, stop := a.interrupts.notify(ctx)
 	defer stop()
-	a.ctx = ctx
+	a.ctx, a.stdin = ctx, newCancellableReader(ctx, stdin)
 	err = kctx.Run(a)
 	switch {
 	case err == nil:

@@ -144,6 +144,7 @@ func TestWrongCalls(t *testing.T) {
 		{"top_p: must be", []string{"generate", "--device", "cpu", "--prompt", "x", "--top-p", "1.5"}},
 		{"stop: must not", []string{"generate", "--device", "cpu", "--prompt", "x", "--stop", ""}},
 		{"no tokens", []string{"generate", "--device", "cpu", "--prompt", ""}},
+		{`argument 3 is not valid UTF-8: "a\xff"`, []string{"generate", "--prompt", "a\xff"}},
 		{"no ids", []string{"generate", "--token-ids", ""}},
 		{`"x" is no token id`, []string{"generate", "--token-ids", "1,x"}},
 		{"token id 8192 at position 1", []string{"generate", "--device", "cpu", "--token-ids", "1,8192"}},
@@ -214,6 +215,15 @@ func TestGenerateJSON(t *testing.T) {
 	plain := succeeds(t, "", "generate", "--device", "cpu", "--prompt", "Once upon a time", "--max-tokens", "5", "--temperature", "0")
 	if plain != out.Text+"\n" {
 		t.Errorf("as text %q, as JSON %q", plain, out.Text)
+	}
+}
+
+// TestValuesMayBeginWithAHyphen as a list in Markdown does.
+func TestValuesMayBeginWithAHyphen(t *testing.T) {
+	t.Parallel()
+	dashed := succeeds(t, "", "generate", "--device", "cpu", "--prompt", "- milk", "--max-tokens", "1", "--temperature", "0", "--json")
+	if got := succeeds(t, "", "generate", "--device", "cpu", "--prompt=- milk", "--max-tokens", "1", "--temperature", "0", "--json"); got != dashed {
+		t.Errorf("%s, %s", dashed, got)
 	}
 }
 
@@ -353,19 +363,20 @@ func TestInterrupted(t *testing.T) {
 	for name, args := range map[string][]string{
 		"loading":    {"generate", "--device", "cpu", "--model", "synthetic:ernie-4.5-0.3b", "--token-ids", "5"},
 		"generating": {"generate", "--device", "cpu", "--prompt", "Once", "--ignore-eos", "--max-tokens", "2000"},
-		"waiting":    {"chat", "--device", "cpu"},
+		"chatting":   {"chat", "--device", "cpu"},
+		"tokenizing": {"tokenize"},
+		"reading":    {"generate", "--chat", "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("the test's Ctrl-C"))
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			stop, cancelled := context.WithCancel(t.Context())
-			defer context.AfterFunc(ctx, cancelled)()
+			defer time.AfterFunc(300*time.Millisecond, cancel).Stop()
 			in, held := io.Pipe()
 			defer held.Close()
 			var stderr bytes.Buffer
 			start := time.Now()
-			code := run(stop, args, in, io.Discard, &stderr)
+			code := run(ctx, args, in, io.Discard, &stderr)
 			if code != exitInterrupted || !strings.Contains(stderr.String(), "pagelight: interrupted") {
 				t.Errorf("exit code %d, %q", code, stderr.String())
 			}
