@@ -23,10 +23,13 @@ func TestCancellableReader(t *testing.T) {
 		if _, err := io.WriteString(typed, "ab"); err != nil {
 			t.Error(err)
 		}
-		cancel()
 	}()
-	got, err := io.ReadAll(r)
-	if string(got) != "ab" || !errors.Is(err, context.Canceled) {
+	got := make([]byte, 2)
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != "ab" {
 		t.Errorf("%q, %v", got, err)
+	}
+	cancel()
+	if n, err := r.Read(got); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
