@@ -49,6 +49,7 @@ type Config struct {
 
 	Progress func(Progress) // called while opening, from the goroutine of Open
 	Logger   *slog.Logger   // nil: silent
+	Observer Observer       // nil: none
 }
 
 // Phase is a part of opening a model.

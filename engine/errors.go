@@ -11,6 +11,9 @@ import (
 // ErrClosed says that the engine was closed.
 var ErrClosed = errors.New("engine is closed")
 
+// ErrQueueFull says that as many requests wait as may: try again later.
+var ErrQueueFull = errors.New("the waiting queue is full")
+
 // ContextLengthError says that a prompt (and the tokens asked for) do not fit.
 type ContextLengthError struct {
 	PromptTokens int // tokens of the prompt

@@ -131,7 +131,7 @@ func TestGenerateCountsUp(t *testing.T) {
 	if text != " 301 302 303" || last.FinishReason != FinishLength {
 		t.Errorf("text %q, finish %q; want \" 301 302 303\", length", text, last.FinishReason)
 	}
-	if last.Usage != (Usage{50, 3, 53}) {
+	if last.Usage != (Usage{PromptTokens: 50, CompletionTokens: 3, TotalTokens: 53}) {
 		t.Errorf("usage = %+v", last.Usage)
 	}
 	st := e.Stats()

@@ -33,6 +33,10 @@ type Stats struct {
 	PromptTokens       int64      `json:"prompt_tokens"`             // since opening
 	GenerationTokens   int64      `json:"generation_tokens"`         // since opening
 	Requests           int64      `json:"requests"`                  // finished, since opening
+	PrefixQueries      int64      `json:"prefix_cache_queries"`      // tokens of prompts that were looked up in the prefix cache, since opening
+	PrefixHits         int64      `json:"prefix_cache_hits"`         // of these, tokens that were found
+	Preemptions        int64      `json:"preemptions"`               // since opening
+	KVUsage            float64    `json:"kv_usage"`                  // share of the blocks that requests hold, 0 to 1
 	PrefillSpeed       float64    `json:"prefill_tokens_per_second"` // of the last request
 	DecodeSpeed        float64    `json:"decode_tokens_per_second"`  // of the running request, else of the last
 	DispatchesPerToken int        `json:"dispatches_per_token"`

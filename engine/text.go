@@ -106,16 +106,32 @@ func (e *Engine) promptIDs(ctx context.Context, req *Request) ([]int32, error) {
 // ERNIE). With special, special tokens spelled in the text become their ids, as in Hugging Face's tokenizers; without, they
 // are ordinary text, as in SentencePiece.
 func (t *Text) Tokenize(text string, special bool) ([]int32, error) {
+	ids, err := t.TokenizeBare(text, special)
+	if err != nil {
+		return nil, err
+	}
+	before, after := t.tok.Affixes()
+	return append(append(append([]int32(nil), before...), ids...), after...), nil
+}
+
+// TokenizeBare is Tokenize without the tokens around the text: right for what RenderChat gives.
+func (t *Text) TokenizeBare(text string, special bool) ([]int32, error) {
 	if t.tok == nil {
 		return nil, ErrNoTokenizer
 	}
 	if !utf8.ValidString(text) {
 		return nil, &ParamError{"prompt", "is not valid UTF-8"}
 	}
-	before, after := t.tok.Affixes()
-	ids := append([]int32(nil), before...)
-	ids = append(ids, t.tok.Encode(text, special)...)
-	return append(ids, after...), nil
+	return t.tok.Encode(text, special), nil
+}
+
+// Piece gives a token as the vocabulary spells it, where spaces are U+2581 and byte tokens <0xAB>; ok is false for an id that
+// the tokenizer does not have.
+func (t *Text) Piece(id int32) (piece string, ok bool) {
+	if t.tok == nil {
+		return "", false
+	}
+	return t.tok.Token(id)
 }
 
 // Detokenize gives the text of ids. An id that the tokenizer does not have is an error.
