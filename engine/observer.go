@@ -12,7 +12,7 @@ type Observer interface {
 	Done(AnswerRecord)
 }
 
-// StepRecord is what one step did, and the state after it.
+// StepRecord is what one step did; Stats has the state after it.
 type StepRecord struct {
 	Took   time.Duration
 	Tokens int // computed in it, those that are computed again after a preemption included
@@ -25,12 +25,6 @@ type StepRecord struct {
 
 	FirstTokens []time.Duration // for each answer that got its first token: the time since it was submitted
 	InterToken  []time.Duration // for each answer that got a later one: the time since its token before
-
-	Running, Waiting int
-	KVUsage          float64 // share of the blocks that requests hold, 0 to 1
-	PrefixQueries    int64   // tokens since opening, as in Stats
-	PrefixHits       int64   // tokens since opening, as in Stats
-	Preemptions      int64   // since opening, as in Stats
 }
 
 // AnswerRecord says how one of a request's answers ended.
