@@ -44,12 +44,11 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(Progress) {}
 	}
-	switch cfg.KV {
-	case "":
+	if cfg.KV == "" {
 		cfg.KV = KVF16
-	case KVF16, KVF32:
-	default:
-		return nil, &ParamError{"kv", fmt.Sprintf("must be f16 or f32, got %q", cfg.KV)}
+	}
+	if _, ok := kvTypes[cfg.KV]; !ok {
+		return nil, &ParamError{"kv", fmt.Sprintf("must be f16, f32 or int8, got %q", cfg.KV)}
 	}
 	if n, most := cfg.MaxModelLen, e.config.MaxPositions; n < 0 || n > most {
 		return nil, &ParamError{"max_model_len", fmt.Sprintf("must be 1 to %d, which this model was made for, got %d", most, n)}
@@ -84,7 +83,7 @@ func (e *Engine) openRunner(ctx context.Context, cfg *Config, numTokens int) (*r
 		budget = DefaultGPUMemory(e.dev.Info())
 	}
 	r, err := runner.Open(ctx, e.dev, e.src, runner.Config{
-		KVF16: cfg.KV == KVF16, Budget: budget, MaxModelLen: cfg.MaxModelLen, MaxTokens: cfg.MaxBatchedTokens,
+		KV: kvTypes[cfg.KV], Budget: budget, MaxModelLen: cfg.MaxModelLen, MaxTokens: cfg.MaxBatchedTokens,
 		MaxLogits: max(1, cfg.LogitRows), MaxSeqs: 1, NumTokens: numTokens,
 		Progress: func(phase string, done, total int64, name string) {
 			cfg.Progress(Progress{Phase(phase), done, total, name})

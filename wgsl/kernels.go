@@ -86,15 +86,19 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "kv_store", Bindings: bindings("tokens", "qkv", "k_cache!", "v_cache!"),
-			Tuning: []string{"WG", "HEAD_DIM", "KV_F16"}, Ref: "KVStore",
+			Tuning: []string{"WG", "HEAD_DIM", "KV_TYPE"}, Ref: "KVStore",
+		},
+		{
+			Name: "kv_store_i8", Bindings: bindings("tokens", "qkv", "k_cache!", "v_cache!"),
+			Tuning: []string{"WG", "HEAD_DIM"}, Ref: "KVStore",
 		},
 		{
 			Name: "paged_attn_prefill", Bindings: bindings(append(attention, "out!")...),
-			Tuning: []string{"TILE", "HEAD_DIM", "KV_F16"}, Libs: kv, Ref: "PagedAttn",
+			Tuning: []string{"TILE", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Ref: "PagedAttn",
 		},
 		{
 			Name: "paged_attn_decode", Bindings: bindings(append(attention, "partial!")...),
-			Tuning: []string{"WG", "PART", "HEAD_DIM", "KV_F16"}, Libs: kv, Ref: "PagedAttnDecode",
+			Tuning: []string{"WG", "PART", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Ref: "PagedAttnDecode",
 		},
 		{
 			Name: "paged_attn_reduce", Bindings: bindings("partial", "out!"),
@@ -102,7 +106,7 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "paged_attn_serial", Bindings: bindings(append(attention, "out!")...),
-			Tuning: []string{"WG", "HEAD_DIM", "KV_F16"}, Libs: kv, Serial: true, Ref: "PagedAttn",
+			Tuning: []string{"WG", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Serial: true, Ref: "PagedAttn",
 		},
 		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},

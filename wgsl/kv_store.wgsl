@@ -18,7 +18,7 @@
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 64u;        // invocations per workgroup
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16
-const KV_F16: u32 = 1u;     // 1: the cache holds f16 pairs, 0: f32
+const KV_TYPE: u32 = 1u;    // of the cache: 0 f32, 1 f16; kv_store_i8 is for int8
 
 struct Params {
   kv_heads: u32,   // G
@@ -68,7 +68,7 @@ fn kv_store(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: 
   let k = qkv[row + p.k_offset / 2u + j];
   let v = qkv[row + p.v_offset / 2u + j];
   let at = ((slot / BLOCK * p.kv_heads + g) * BLOCK + slot % BLOCK) * PAIRS + (j - g * PAIRS);
-  if (KV_F16 == 1u) {
+  if (KV_TYPE == 1u) {
     k_cache[at] = pack_half(k);
     v_cache[at] = pack_half(v);
   } else {

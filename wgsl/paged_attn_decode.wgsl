@@ -9,7 +9,7 @@
 //   tokens        [M] vec4<u32>                    read   (id, position, slot, sequence)
 //   block_tables  [S, max_blocks] u32              read   entries past a sequence's end are never read
 //   qkv           [M, row_stride] f32              read   the queries are the first H*D elements of a row
-//   k_cache       [N, G, 16, D] f16 pairs or f32   read   slots past a sequence's end are never read
+//   k_cache       [N, G, 16, D] by KV_TYPE         read   slots past a sequence's end are never read
 //   v_cache       [N, G, 16, D] the same           read
 //   partial       [M, H, parts, D+2] f32           write  D sums, the largest score, the sum of exponentials
 // Grid     (H, parts, M) workgroups of WG. A partition without tokens writes the sums 0, the score -FLT_MAX and the sum 0.
@@ -24,7 +24,7 @@
 const WG: u32 = 64u;        // invocations per workgroup, at least D/8
 const PART: u32 = 64u;      // tokens per partition, the same as WG
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16, at most 256
-const KV_F16: u32 = 1u;     // 1: the cache holds f16 pairs, 0: f32
+const KV_TYPE: u32 = 1u;    // of the cache: 0 f32, 1 f16, 2 int8 with scales
 
 struct Params {
   heads: u32,      // H
@@ -101,7 +101,7 @@ fn paged_attn_decode(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoca
         let k = k_octet(o + i);
         sum += q[2u * i] * k.a + q[2u * i + 1u] * k.b;
       }
-      score = (sum.x + sum.y) + (sum.z + sum.w);
+      score = ((sum.x + sum.y) + (sum.z + sum.w)) * k_scale(o);
     }
     scores[tid] = score;
     workgroupBarrier(); // scores is complete; weights of the round before are no longer needed
@@ -120,9 +120,11 @@ fn paged_attn_decode(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoca
     if (slice < SLICES) {
       let count = min(PART, n - first); // never past the end: whatever lies there may be NaN
       for (var i = slice; i < count; i += SLICES) {
-        let v = v_octet(kv_octet(token.w, first + i, g, p.kv_heads, p.max_blocks) + column);
-        a += weights[i] * v.a;
-        b += weights[i] * v.b;
+        let o = kv_octet(token.w, first + i, g, p.kv_heads, p.max_blocks);
+        let v = v_octet(o + column);
+        let w = weights[i] * v_scale(o);
+        a += w * v.a;
+        b += w * v.b;
       }
     }
   }

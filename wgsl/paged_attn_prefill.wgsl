@@ -11,7 +11,7 @@
 //   tokens        [M] vec4<u32>                    read   (id, position, slot, sequence)
 //   block_tables  [S, max_blocks] u32              read   entries past a sequence's end are never read
 //   qkv           [M, row_stride] f32              read   the queries are the first H*D elements of a row
-//   k_cache       [N, G, 16, D] f16 pairs or f32   read   slots past a sequence's end are never read
+//   k_cache       [N, G, 16, D] by KV_TYPE         read   slots past a sequence's end are never read
 //   v_cache       [N, G, 16, D] the same           read
 //   out           [M, H*D] f32                     write
 // Grid     (ceil(M/QUERIES), H, 1) workgroups of WG.
@@ -24,7 +24,7 @@
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const TILE: u32 = 16u;      // positions in workgroup memory at a time: 16, or 8 for D above 128
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16, at most 256
-const KV_F16: u32 = 1u;     // 1: the cache holds f16 pairs, 0: f32
+const KV_TYPE: u32 = 1u;    // of the cache: 0 f32, 1 f16, 2 int8 with scales
 const WG: u32 = 128u;       // invocations per workgroup: QUERIES * LANES
 const QUERIES: u32 = 16u;   // tokens per workgroup
 const LANES: u32 = 8u;      // invocations per token
@@ -120,9 +120,11 @@ fn paged_attn_prefill(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
         let r = i / OCTETS;
         let c = i - r * OCTETS;
         if (first + r < current.context) {
-          let k = k_octet(kv_octet(seq, first + r, g, p.kv_heads, p.max_blocks) + c);
-          tile[r * PITCH + 2u * c] = k.a;
-          tile[r * PITCH + 2u * c + 1u] = k.b;
+          let o = kv_octet(seq, first + r, g, p.kv_heads, p.max_blocks);
+          let k = k_octet(o + c);
+          let s = k_scale(o);
+          tile[r * PITCH + 2u * c] = k.a * s;
+          tile[r * PITCH + 2u * c + 1u] = k.b * s;
         }
       }
       workgroupBarrier(); // the keys are complete
@@ -151,9 +153,11 @@ fn paged_attn_prefill(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
         let r = i / OCTETS;
         let c = i - r * OCTETS;
         if (first + r < current.context) {
-          let v = v_octet(kv_octet(seq, first + r, g, p.kv_heads, p.max_blocks) + c);
-          tile[r * PITCH + 2u * c] = v.a;
-          tile[r * PITCH + 2u * c + 1u] = v.b;
+          let o = kv_octet(seq, first + r, g, p.kv_heads, p.max_blocks);
+          let v = v_octet(o + c);
+          let s = v_scale(o);
+          tile[r * PITCH + 2u * c] = v.a * s;
+          tile[r * PITCH + 2u * c + 1u] = v.b * s;
         }
       }
       workgroupBarrier(); // the values and weights are complete

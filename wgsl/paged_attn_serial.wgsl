@@ -9,7 +9,7 @@
 //   tokens        [M] vec4<u32>                    read   (id, position, slot, sequence)
 //   block_tables  [S, max_blocks] u32              read   entries past a sequence's end are never read
 //   qkv           [M, row_stride] f32              read   the queries are the first H*D elements of a row
-//   k_cache       [N, G, 16, D] f16 pairs or f32   read   slots past a sequence's end are never read
+//   k_cache       [N, G, 16, D] by KV_TYPE         read   slots past a sequence's end are never read
 //   v_cache       [N, G, 16, D] the same           read
 //   out           [M, H*D] f32                     write
 // Grid     ceil(M*H / WG) workgroups of WG, spread over x and y.
@@ -23,7 +23,7 @@
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 8u;         // invocations per workgroup
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16, at most 256
-const KV_F16: u32 = 1u;     // 1: the cache holds f16 pairs, 0: f32
+const KV_TYPE: u32 = 1u;    // of the cache: 0 f32, 1 f16, 2 int8 with scales
 
 struct Params {
   heads: u32,      // H
@@ -92,21 +92,21 @@ fn paged_attn_serial(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgrou
       let q = Octet(qkv[qo + 2u * i], qkv[qo + 2u * i + 1u]);
       s += vec4<f32>(dot_k(q, o0 + i), dot_k(q, o1 + i), dot_k(q, o2 + i), dot_k(q, o3 + i));
     }
-    s *= p.scale;
+    s *= p.scale * vec4<f32>(k_scale(o0), k_scale(o1), k_scale(o2), k_scale(o3));
     let now = max(largest, max(max(s.x, s.y), max(s.z, s.w)));
     let shrink = exp(largest - now);
     largest = now;
     let seen = vec4<bool>(true, t + 1u < n, t + 2u < n, t + 3u < n);
     let weight = select(vec4<f32>(0.0), exp(s - vec4<f32>(now)), seen);
     total = total * shrink + ((weight.x + weight.y) + (weight.z + weight.w));
+    let w = weight * vec4<f32>(v_scale(o0), v_scale(o1), v_scale(o2), v_scale(o3));
     for (var i = 0u; i < OCTETS; i += 1u) {
       let v0 = v_octet(o0 + i);
       let v1 = v_octet(o1 + i);
       let v2 = v_octet(o2 + i);
       let v3 = v_octet(o3 + i);
-      acc[2u * i] = acc[2u * i] * shrink + ((weight.x * v0.a + weight.y * v1.a) + (weight.z * v2.a + weight.w * v3.a));
-      acc[2u * i + 1u] =
-        acc[2u * i + 1u] * shrink + ((weight.x * v0.b + weight.y * v1.b) + (weight.z * v2.b + weight.w * v3.b));
+      acc[2u * i] = acc[2u * i] * shrink + ((w.x * v0.a + w.y * v1.a) + (w.z * v2.a + w.w * v3.a));
+      acc[2u * i + 1u] = acc[2u * i + 1u] * shrink + ((w.x * v0.b + w.y * v1.b) + (w.z * v2.b + w.w * v3.b));
     }
   }
   for (var i = 0u; i < VECS; i += 1u) {

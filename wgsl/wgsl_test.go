@@ -95,7 +95,7 @@ func TestHeadersAreComplete(t *testing.T) {
 
 var (
 	bindingLine = regexp.MustCompile(`(?m)^@group\(0\) @binding\((\d+)\) var<([a-z_, ]+)> ([a-z_]+): `)
-	entryLine   = regexp.MustCompile(`(?m)^@compute @workgroup_size\(WG\)\nfn ([a-z_]+)\(`)
+	entryLine   = regexp.MustCompile(`(?m)^@compute @workgroup_size\(WG\)\nfn ([a-z0-9_]+)\(`)
 	paramLine   = regexp.MustCompile(`(?m)^  ([a-z0-9_]+): [uf]32,( // .+)?$`)
 )
 

@@ -21,7 +21,7 @@ type doctorCmd struct {
 	Device    string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What to look at: auto (everything), gpu (adapters, software ones too), cpu."`
 	Quant     string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights of the models whose place is foretold: none (as stored), q8 or q4 (every matrix)."`
 	GPUMemory byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" help:"Budget for weights, cache and scratch. Default by kind of device: 8G for a GPU, else 4G."`
-	KV        string   `name:"kv" enum:"f16,f32" default:"f16" hidden:""`
+	KV        string   `name:"kv" enum:"f16,f32,int8" default:"f16" hidden:""`
 	LogLevel  string   `enum:"debug,info,warn,error" default:"warn" hidden:""`
 }
 

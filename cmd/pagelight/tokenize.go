@@ -25,7 +25,7 @@ type tokenizeCmd struct {
 type noDevice struct {
 	Device      string   `enum:"auto,gpu,cpu" default:"auto" hidden:""`
 	Quant       string   `enum:"none,q8,q4" default:"none" hidden:""`
-	KV          string   `name:"kv" enum:"f16,f32" default:"f16" hidden:""`
+	KV          string   `name:"kv" enum:"f16,f32,int8" default:"f16" hidden:""`
 	GPUMemory   byteSize `name:"gpu-memory" hidden:""`
 	MaxModelLen int      `hidden:""`
 	LogLevel    string   `enum:"debug,info,warn,error" default:"warn" hidden:""`

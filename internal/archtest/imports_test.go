@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/model":      {"internal/kernels", "internal/weights", "internal/gpu", "internal/quant"},
 	"internal/runner": {
 		"internal/sched", "internal/kvcache", "internal/model", "internal/kernels", "internal/sample", "internal/gpu",
-		"internal/weights",
+		"internal/weights", "internal/quant",
 	},
 	"engine": {
 		"internal/gpu", "internal/runner", "internal/model", "internal/weights", "internal/quant", "internal/sched",

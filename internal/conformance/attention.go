@@ -5,6 +5,7 @@ import (
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/ref"
 )
 
@@ -29,13 +30,13 @@ var longRuns = []attnStep{
 }
 
 // attentionCase runs steps, and a random one, for each head dimension, with a different number of heads per KV head each time.
-func attentionCase(b *bench, f16 bool, dims []int, steps []attnStep) error {
+func attentionCase(b *bench, kv quant.KVType, dims []int, steps []attnStep) error {
 	groups := []int{1, 3, 7, 8}
 	for i, d := range dims {
 		for j, step := range append(steps[:len(steps):len(steps)], b.randomStep()) {
 			group := groups[(i+j)%len(groups)]
 			kvHeads := 1 + (i+j)%2
-			if err := attention(b, f16, d, kvHeads, group, step, (i+j)%3); err != nil {
+			if err := attention(b, kv, d, kvHeads, group, step, (i+j)%3); err != nil {
 				return err
 			}
 		}
@@ -54,7 +55,7 @@ func (b *bench) randomStep() attnStep {
 }
 
 // attention adds one step. The blocks of sequences are shuffled; whatever no sequence has is NaN or nonsense.
-func attention(b *bench, f16 bool, d, kvHeads, group int, step attnStep, surplus int) error {
+func attention(b *bench, kv quant.KVType, d, kvHeads, group int, step attnStep, surplus int) error {
 	heads := kvHeads * group
 	maxBlocks, blocks := 0, 0
 	for _, r := range step {
@@ -63,7 +64,7 @@ func attention(b *bench, f16 bool, d, kvHeads, group int, step attnStep, surplus
 	}
 	maxBlocks += surplus
 	free := b.Perm(blocks + 2)
-	k, v := b.emptyCache(len(free), kvHeads, d, f16), b.emptyCache(len(free), kvHeads, d, f16)
+	k, v := b.emptyCache(len(free), kvHeads, d, kv), b.emptyCache(len(free), kvHeads, d, kv)
 	tables := poisoned(len(step) * maxBlocks) // a block number far outside the cache
 	var tokens []ref.Token
 	for seq, r := range step {
@@ -75,9 +76,9 @@ func attention(b *bench, f16 bool, d, kvHeads, group int, step attnStep, surplus
 			slot := tables[seq*maxBlocks+t/kernels.BlockSize]*kernels.BlockSize + uint32(t%kernels.BlockSize)
 			context[t] = ref.Token{Position: uint32(t), Slot: slot, Seq: uint32(seq)}
 		}
-		kv := b.uniform(r.to * 2 * kvHeads * d)
+		data := b.uniform(r.to * 2 * kvHeads * d)
 		ref.KVStore(&ref.KVStoreArgs{
-			Tokens: context, RowStride: 2 * kvHeads * d, VOffset: kvHeads * d, QKV: kv, K: k, V: v,
+			Tokens: context, RowStride: 2 * kvHeads * d, VOffset: kvHeads * d, QKV: data, K: k, V: v,
 		}, 0, r.to)
 		tokens = append(tokens, context[r.from:]...)
 	}
@@ -94,7 +95,7 @@ func attention(b *bench, f16 bool, d, kvHeads, group int, step attnStep, surplus
 		QKV: qkv, K: k, V: v, Out: want,
 	}, 0, rows)
 	op, err := b.set.Attention(kernels.AttentionArgs{
-		Rows: bucket, Heads: heads, KVHeads: kvHeads, HeadDim: d, RowStride: stride, MaxBlocks: maxBlocks, F16: f16,
+		Rows: bucket, Heads: heads, KVHeads: kvHeads, HeadDim: d, RowStride: stride, MaxBlocks: maxBlocks, KV: kv,
 		Tokens: b.tokens(tokens, bucket), BlockTables: b.input(tables), QKV: b.inputFloats(qkv),
 		KCache: b.buffer("k", k.Words, gpu.UsageStorage), VCache: b.buffer("v", v.Words, gpu.UsageStorage),
 		Out: b.outputFloats("attention out", attended, poisonedFloats(bucket*heads*d), want), Step: b.step(rows),

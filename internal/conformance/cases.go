@@ -111,9 +111,11 @@ func Cases(level Level) []Case {
 		add("matvec/f16", nil, func(b *bench) error { return linearQuick(b, f16, 1) })
 		add("matmul/q4g32", nil, func(b *bench) error { return linearQuick(b, q4, 66) })
 		add("rope", nil, func(b *bench) error { return ropeCase(b, []int{128}) })
-		add("kv_store/f16", nil, func(b *bench) error { return kvStoreCase(b, true, []int{128}) })
-		add("attention/decode", nil, func(b *bench) error { return attentionCase(b, true, []int{128}, decodeRuns) })
-		add("attention/prefill", nil, func(b *bench) error { return attentionCase(b, true, []int{128}, longRuns) })
+		add("kv_store/f16", nil, func(b *bench) error { return kvStoreCase(b, quant.KVF16, []int{128}) })
+		add("kv_store/int8", nil, func(b *bench) error { return kvStoreCase(b, quant.KVI8, []int{128}) })
+		add("attention/decode", nil, func(b *bench) error { return attentionCase(b, quant.KVF16, []int{128}, decodeRuns) })
+		add("attention/prefill", nil, func(b *bench) error { return attentionCase(b, quant.KVF16, []int{128}, longRuns) })
+		add("attention/int8", nil, func(b *bench) error { return attentionCase(b, quant.KVI8, []int{128}, longRuns) })
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
 		add("argmax", nil, argmaxCase)
@@ -137,16 +139,16 @@ func Cases(level Level) []Case {
 	}
 	add("linear/mixed_parts", nil, linearMixedParts)
 	add("rope", nil, func(b *bench) error { return ropeCase(b, dims) })
-	for _, f16 := range []bool{false, true} {
-		suffix := map[bool]string{false: "/f32", true: "/f16"}[f16]
+	for _, kv := range quant.KVTypes() {
+		suffix := "/" + kv.String()
 		runs := slices.Concat(decodeRuns, longRuns)
-		add("kv_store"+suffix, nil, func(b *bench) error { return kvStoreCase(b, f16, dims) })
-		add("paged_attn_decode"+suffix, &forceMatvec, func(b *bench) error { return attentionCase(b, f16, dims, runs) })
+		add("kv_store"+suffix, nil, func(b *bench) error { return kvStoreCase(b, kv, dims) })
+		add("paged_attn_decode"+suffix, &forceMatvec, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 		add("paged_attn_decode_strides"+suffix, &forceStrides, func(b *bench) error {
-			return attentionCase(b, f16, []int{48, 128}, decodeRuns)
+			return attentionCase(b, kv, []int{48, 128}, decodeRuns)
 		})
-		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, f16, dims, runs) })
-		add("paged_attn_serial"+suffix, &serialMatmul, func(b *bench) error { return attentionCase(b, f16, dims, runs) })
+		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
+		add("paged_attn_serial"+suffix, &serialMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 	}
 	add("silu_mul", nil, siluMulCase)
 	add("gather_rows", nil, gatherRowsCase)

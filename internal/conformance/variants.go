@@ -53,15 +53,15 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			list = append(list, wgsl.Consts{"WIDE": 1})
 		}
 		return list
-	case "rope", "paged_attn_reduce":
+	case "rope", "paged_attn_reduce", "kv_store_i8":
 		return []wgsl.Consts{{"HEAD_DIM": 16}, {"HEAD_DIM": 128}}
 	case "kv_store":
-		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_F16": 1}, {"HEAD_DIM": 128, "KV_F16": 0}}
+		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_TYPE": 1}, {"HEAD_DIM": 128, "KV_TYPE": 0}}
 	case "paged_attn_decode", "paged_attn_prefill", "paged_attn_serial":
 		var list []wgsl.Consts
 		for _, d := range []uint32{16, 48, 80, 128, 256} {
-			for _, f16 := range []uint32{0, 1} {
-				c := wgsl.Consts{"HEAD_DIM": d, "KV_F16": f16}
+			for _, kv := range quant.KVTypes() {
+				c := wgsl.Consts{"HEAD_DIM": d, "KV_TYPE": uint32(kv)}
 				if name == "paged_attn_prefill" {
 					c["TILE"] = 16
 					if d > 128 {

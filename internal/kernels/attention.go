@@ -1,22 +1,25 @@
 package kernels
 
-import "github.com/pagelight/pagelight/internal/gpu"
+import (
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/quant"
+)
 
 // AttentionArgs are the arguments of Attention.
 type AttentionArgs struct {
-	Rows        int         // most rows, M
-	Heads       int         // H
-	KVHeads     int         // G, which divides H
-	HeadDim     int         // D
-	RowStride   int         // elements of a row of QKV, a multiple of 4
-	MaxBlocks   int         // entries of a row of BlockTables
-	Scale       float32     // of the scores; 0 means D^-0.5
-	F16         bool        // the cache holds f16 pairs instead of f32
+	Rows        int     // most rows, M
+	Heads       int     // H
+	KVHeads     int     // G, which divides H
+	HeadDim     int     // D
+	RowStride   int     // elements of a row of QKV, a multiple of 4
+	MaxBlocks   int     // entries of a row of BlockTables
+	Scale       float32 // of the scores; 0 means D^-0.5
+	KV          quant.KVType
 	Tokens      gpu.Buffer  // [M] vec4<u32>: id, position, slot, sequence
 	BlockTables gpu.Buffer  // [sequences, MaxBlocks] u32
 	QKV         gpu.Buffer  // [M, RowStride] f32; the queries are the first H*D elements of a row
-	KCache      gpu.Buffer  // [blocks, G, BlockSize, D]
-	VCache      gpu.Buffer  // [blocks, G, BlockSize, D]
+	KCache      gpu.Buffer  // [blocks, G, BlockSize, D], by KV
+	VCache      gpu.Buffer  // [blocks, G, BlockSize, D], by KV
 	Out         gpu.Buffer  // [M, H*D] f32, written
 	Step        gpu.Binding // holds the rows that a step really has
 }
@@ -87,7 +90,7 @@ func (a *AttentionArgs) check() error {
 	c.buffer("BlockTables", a.BlockTables, a.MaxBlocks)
 	c.buffer("QKV", a.QKV, a.Rows*a.RowStride)
 	c.buffer("Out", a.Out, a.Rows*a.Heads*a.HeadDim)
-	c.cache(a.KCache, a.VCache, a.KVHeads, a.HeadDim, a.F16)
+	c.cache(a.KCache, a.VCache, a.KVHeads, a.HeadDim, a.KV)
 	return c.err
 }
 

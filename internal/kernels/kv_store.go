@@ -2,41 +2,27 @@ package kernels
 
 import (
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/wgsl"
 )
 
 // KVStoreArgs are the arguments of KVStore.
 type KVStoreArgs struct {
-	Rows      int         // most rows, M
-	KVHeads   int         // G
-	HeadDim   int         // D
-	RowStride int         // elements of a row of QKV, an even number
-	KOffset   int         // first element of the keys in a row, an even number
-	VOffset   int         // first element of the values in a row, an even number
-	F16       bool        // the cache holds f16 pairs instead of f32
+	Rows      int // most rows, M
+	KVHeads   int // G
+	HeadDim   int // D
+	RowStride int // elements of a row of QKV, an even number; a multiple of 4 for quant.KVI8
+	KOffset   int // first element of the keys in a row, likewise
+	VOffset   int // first element of the values in a row, likewise
+	KV        quant.KVType
 	Tokens    gpu.Buffer  // [M] vec4<u32>: id, position, slot, sequence
 	QKV       gpu.Buffer  // [M, RowStride] f32
-	KCache    gpu.Buffer  // [blocks, G, BlockSize, D], written
-	VCache    gpu.Buffer  // [blocks, G, BlockSize, D], written
+	KCache    gpu.Buffer  // [blocks, G, BlockSize, D] by KV, written
+	VCache    gpu.Buffer  // [blocks, G, BlockSize, D] by KV, written
 	Step      gpu.Binding // holds the rows that a step really has
 }
 
 type kvStoreParams struct{ KVHeads, RowStride, KOffset, VOffset uint32 }
-
-// CacheBytes is the size of one block of keys, or of values, of one layer.
-func CacheBytes(kvHeads, headDim int, f16 bool) int64 {
-	if f16 {
-		return 2 * BlockSize * int64(kvHeads) * int64(headDim)
-	}
-	return 4 * BlockSize * int64(kvHeads) * int64(headDim)
-}
-
-func bit(b bool) uint32 {
-	if b {
-		return 1
-	}
-	return 0
-}
 
 // KVStore puts the keys and values of a step's tokens into their slots.
 func (s *Set) KVStore(a KVStoreArgs) (Op, error) {
@@ -45,18 +31,22 @@ func (s *Set) KVStore(a KVStoreArgs) (Op, error) {
 	c.positive("KVHeads", a.KVHeads)
 	c.headDim(a.HeadDim)
 	size := a.KVHeads * a.HeadDim
-	for _, offset := range []int{a.KOffset, a.VOffset} {
-		c.want(offset >= 0 && offset%2 == 0 && offset+size <= a.RowStride,
-			"elements %d to %d do not fit into RowStride %d from an even offset", offset, offset+size, a.RowStride)
+	name, consts, each := "kv_store", wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV)}, 2
+	if a.KV == quant.KVI8 {
+		name, consts, each = "kv_store_i8", wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim)}, 4
 	}
-	c.want(a.RowStride%2 == 0, "RowStride is %d, not even", a.RowStride)
+	for _, offset := range []int{a.KOffset, a.VOffset} {
+		c.want(offset >= 0 && offset%each == 0 && offset+size <= a.RowStride,
+			"elements %d to %d do not fit into RowStride %d from a multiple of %d", offset, offset+size, a.RowStride, each)
+	}
+	c.want(a.RowStride%each == 0, "RowStride is %d, not a multiple of %d", a.RowStride, each)
 	c.buffer("Tokens", a.Tokens, 4*a.Rows)
 	c.buffer("QKV", a.QKV, a.Rows*a.RowStride)
-	c.cache(a.KCache, a.VCache, a.KVHeads, a.HeadDim, a.F16)
+	c.cache(a.KCache, a.VCache, a.KVHeads, a.HeadDim, a.KV)
 	if c.err != nil {
 		return nil, c.err
 	}
-	p, err := s.pipeline("kv_store", nil, wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_F16": bit(a.F16)})
+	p, err := s.pipeline(name, nil, consts)
 	if err != nil {
 		return nil, err
 	}
@@ -68,19 +58,21 @@ func (s *Set) KVStore(a KVStoreArgs) (Op, error) {
 		return nil, err
 	}
 	return &op{
-		name: "kv_store", rows: a.Rows, choose: always(&dispatch{p, group, s.elementwise(size/2, elementWG)}),
+		// kv_store takes two keys and two values each, kv_store_i8 eight of either.
+		name: name, rows: a.Rows, choose: always(&dispatch{p, group, s.elementwise(size/each, elementWG)}),
 		traffic: func(rows int) int64 {
-			return int64(rows) * (8*int64(size) + 2*CacheBytes(a.KVHeads, a.HeadDim, a.F16)/BlockSize + 16)
+			return int64(rows) * (8*int64(size) + 2*a.KV.BlockBytes(a.KVHeads, a.HeadDim)/BlockSize + 16)
 		},
 	}, nil
 }
 
 // cache demands two buffers of whole blocks.
-func (c *checker) cache(k, v gpu.Buffer, kvHeads, headDim int, f16 bool) {
+func (c *checker) cache(k, v gpu.Buffer, kvHeads, headDim int, kv quant.KVType) {
+	c.want(kv <= quant.KVI8, "no cache of %v", kv)
 	c.want(k != nil && v != nil, "KCache or VCache is missing")
 	if c.err != nil {
 		return
 	}
-	block := CacheBytes(kvHeads, headDim, f16)
+	block := kv.BlockBytes(kvHeads, headDim)
 	c.want(k.Size() >= block && v.Size() >= block, "KCache has %d bytes and VCache %d, a block has %d", k.Size(), v.Size(), block)
 }

@@ -28,7 +28,7 @@ func (s *Set) decodeParts(rows, heads, maxBlocks int) int {
 
 // attnDecode splits the context over workgroups and combines what they found, for at most rows rows.
 func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch, error) {
-	consts := wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_F16": bit(a.F16), "PART": decodePart}
+	consts := wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV), "PART": decodePart}
 	decode, err := s.pipeline("paged_attn_decode", nil, consts)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func (s *Set) attnPrefill(a *AttentionArgs) (*dispatch, error) {
 	if a.HeadDim > 128 {
 		tile = 8 // keeps workgroup memory under 16 KiB
 	}
-	consts := wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_F16": bit(a.F16), "TILE": tile}
+	consts := wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV), "TILE": tile}
 	p, err := s.pipeline("paged_attn_prefill", nil, consts)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s *Set) attnPrefill(a *AttentionArgs) (*dispatch, error) {
 
 // attnSerial has one invocation for a token and head.
 func (s *Set) attnSerial(a *AttentionArgs) (*dispatch, error) {
-	p, err := s.pipeline("paged_attn_serial", nil, wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_F16": bit(a.F16)})
+	p, err := s.pipeline("paged_attn_serial", nil, wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV)})
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (b *builder) kvStore(qkv gpu.Buffer, c *Cache, layer int) {
 	q := b.cfg.NumHeads * b.cfg.HeadDim
 	b.add(b.set.KVStore(kernels.KVStoreArgs{
 		Rows: b.rows(), KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-		KOffset: q, VOffset: q + b.cfg.NumKVHeads*b.cfg.HeadDim, F16: c.F16,
+		KOffset: q, VOffset: q + b.cfg.NumKVHeads*b.cfg.HeadDim, KV: c.KV,
 		Tokens: b.Tokens, QKV: qkv, KCache: c.K[layer], VCache: c.V[layer], Step: b.step,
 	}))
 }
@@ -54,7 +54,7 @@ func (b *builder) kvStore(qkv gpu.Buffer, c *Cache, layer int) {
 func (b *builder) attention(qkv gpu.Buffer, c *Cache, layer int, out gpu.Buffer) {
 	b.add(b.set.Attention(kernels.AttentionArgs{
 		Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-		MaxBlocks: b.Shape.MaxBlocksPerSeq, F16: c.F16, Tokens: b.Tokens, BlockTables: b.BlockTables, QKV: qkv,
+		MaxBlocks: b.Shape.MaxBlocksPerSeq, KV: c.KV, Tokens: b.Tokens, BlockTables: b.BlockTables, QKV: qkv,
 		KCache: c.K[layer], VCache: c.V[layer], Out: out, Step: b.step,
 	}))
 }

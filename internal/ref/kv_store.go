@@ -29,24 +29,31 @@ func KVStore(a *KVStoreArgs, lo, hi int) {
 
 // store writes the vectors [G, D] of one token.
 func (c *Cache) store(slot int, x []float32) {
+	d, i := c.HeadDim, slot%BlockSize
 	for h := range c.KVHeads {
-		at, x := c.at(slot, h), x[h*c.HeadDim:(h+1)*c.HeadDim]
-		if c.F16 {
-			quant.Encode(quant.Format{Kind: quant.F16}, c.Words[at/2:(at+c.HeadDim)/2], x)
-			continue
-		}
-		for i, v := range x {
-			c.Words[at+i] = math.Float32bits(v)
+		words, x := c.head(slot, h), x[h*d:(h+1)*d]
+		switch c.KV {
+		case quant.KVI8:
+			quant.EncodeKVI8(words, i, x)
+		case quant.KVF16:
+			quant.Encode(quant.Format{Kind: quant.F16}, words[i*d/2:(i+1)*d/2], x)
+		default:
+			for j, v := range x {
+				words[i*d+j] = math.Float32bits(v)
+			}
 		}
 	}
 }
 
 // Load reads the vector of a slot and a kv head into dst, which has D elements.
 func (c *Cache) Load(slot, head int, dst []float32) {
-	at := c.at(slot, head)
-	if c.F16 {
-		quant.Decode(quant.Format{Kind: quant.F16}, c.Words[at/2:], nil, c.HeadDim, dst)
-		return
+	words, i := c.head(slot, head), slot%BlockSize
+	switch c.KV {
+	case quant.KVI8:
+		quant.DecodeKVI8(words, i, dst[:c.HeadDim])
+	case quant.KVF16:
+		quant.Decode(quant.Format{Kind: quant.F16}, words[i*c.HeadDim/2:], nil, c.HeadDim, dst)
+	default:
+		quant.Decode(quant.Format{Kind: quant.F32}, words[i*c.HeadDim:], nil, c.HeadDim, dst)
 	}
-	quant.Decode(quant.Format{Kind: quant.F32}, c.Words[at:], nil, c.HeadDim, dst)
 }

@@ -1,6 +1,10 @@
 package ref
 
-import "math"
+import (
+	"math"
+
+	"github.com/pagelight/pagelight/internal/quant"
+)
 
 // AttnTile is the number of rows of a step that PagedAttnFast treats together.
 const AttnTile = 8
@@ -121,16 +125,33 @@ func dot(x, y []float64) float64 {
 
 // widen decodes the vectors of n tokens from a block's first slot on: [n, D].
 func (c *Cache) widen(slot, head, n int, dst []float64) {
-	at, count := c.at(slot, head), n*c.HeadDim
-	dst = dst[:count]
-	if !c.F16 {
-		for i, word := range c.Words[at : at+count] {
+	words, d := c.head(slot, head), c.HeadDim
+	dst = dst[:n*d]
+	switch c.KV {
+	case quant.KVI8:
+		scales := words[BlockSize*d/4:]
+		for t := range n {
+			widenI8(words[t*d/4:(t+1)*d/4], widenF16(scales[t/2]>>(16*(t%2))), dst[t*d:(t+1)*d])
+		}
+	case quant.KVF16:
+		for i, word := range words[:n*d/2] {
+			dst := dst[2*i : 2*i+2]
+			dst[0], dst[1] = widenF16(word), widenF16(word>>16)
+		}
+	default:
+		for i, word := range words[:n*d] {
 			dst[i] = widen(word)
 		}
-		return
 	}
-	for i, word := range c.Words[at/2 : (at+count)/2] {
-		dst := dst[2*i : 2*i+2]
-		dst[0], dst[1] = widenF16(word), widenF16(word>>16)
+}
+
+// widenI8 decodes the bytes of one vector. The products are exact, also in f32: 7 bits by 11.
+func widenI8(codes []uint32, scale float64, dst []float64) {
+	for i, word := range codes {
+		dst := dst[4*i : 4*i+4]
+		dst[0] = float64(int8(word)) * scale
+		dst[1] = float64(int8(word>>8)) * scale
+		dst[2] = float64(int8(word>>16)) * scale
+		dst[3] = float64(int8(word>>24)) * scale
 	}
 }

@@ -52,16 +52,17 @@ func (w *Matrix) row(j int) (data, scales []uint32) {
 	return w.Data[j*n : (j+1)*n], w.Scales[j*s : (j+1)*s]
 }
 
-// Cache is the keys or the values of one layer: [blocks, G, BlockSize, D], two IEEE halves to a word (element 2i in the
-// low half) or the bits of an f32 in each.
+// Cache is the keys or the values of one layer: [blocks, G, BlockSize, D] as quant.KVType says.
 type Cache struct {
 	Words   []uint32
-	F16     bool
+	KV      quant.KVType
 	KVHeads int // G
 	HeadDim int // D
 }
 
-// at is the index of the first element of a slot's vector for one kv head.
-func (c *Cache) at(slot, head int) int {
-	return ((slot/BlockSize*c.KVHeads+head)*BlockSize + slot%BlockSize) * c.HeadDim
+// head is the words of one kv head of a slot's block.
+func (c *Cache) head(slot, head int) []uint32 {
+	n := c.KV.HeadWords(c.HeadDim)
+	at := (slot/BlockSize*c.KVHeads + head) * n
+	return c.Words[at : at+n]
 }

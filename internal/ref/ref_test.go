@@ -177,13 +177,10 @@ func TestRope(t *testing.T) {
 }
 
 func TestKVStore(t *testing.T) {
-	for _, f16 := range []bool{false, true} {
+	for _, kv := range quant.KVTypes() {
 		const d, g, blocks, stride = 16, 2, 3, 3 * 2 * 16
-		words := blocks * g * BlockSize * d
-		if f16 {
-			words /= 2
-		}
-		cache := func() Cache { return Cache{Words: make([]uint32, words), F16: f16, KVHeads: g, HeadDim: d} }
+		words := blocks * int(kv.BlockBytes(g, d)) / 4
+		cache := func() Cache { return Cache{Words: make([]uint32, words), KV: kv, KVHeads: g, HeadDim: d} }
 		tokens := []Token{{Slot: 33}, {Slot: NoSlot}, {Slot: 0}, {Slot: 47}}
 		a := KVStoreArgs{Tokens: tokens, RowStride: stride, KOffset: 2 * d, VOffset: 4 * d, QKV: normals(4, 4*stride), K: cache(), V: cache()}
 		KVStore(&a, 0, 2)
@@ -200,16 +197,31 @@ func TestKVStore(t *testing.T) {
 					// The place of an element, spelled out: [block, head, offset, element].
 					for i := range d {
 						at := ((slot/16*g+h)*16+slot%16)*d + i
-						got[i] = math.Float32frombits(c.Words[min(at, len(c.Words)-1)])
-						if f16 {
+						switch kv {
+						case quant.KVF32:
+							got[i] = math.Float32frombits(c.Words[at])
+						case quant.KVF16:
 							want[i] = quant.F16ToF32(quant.F32ToF16(want[i]))
 							got[i] = quant.F16ToF32(uint16(c.Words[at/2] >> (at % 2 * 16)))
+						case quant.KVI8:
+							head := (slot/16*g + h) * (16*d + 32) // bytes
+							code := head + slot%16*d + i
+							scale := head + 16*d + slot%16*2
+							got[i] = float32(int8(c.Words[code/4]>>(code%4*8))) * quant.F16ToF32(uint16(c.Words[scale/4]>>(scale%4*8)))
+						}
+					}
+					if s := quant.KVScale(want); kv == quant.KVI8 {
+						for i, v := range want {
+							want[i] = float32(math.RoundToEven(float64(v*(1/s)))) * s
+						}
+						if _, ok := filled[slot]; !ok {
+							clear(want)
 						}
 					}
 					loaded := make([]float32, d)
 					c.Load(slot, h, loaded)
 					if !slices.Equal(got, want) || !slices.Equal(loaded, want) {
-						t.Fatalf("f16 %v, slot %d, head %d, cache %d: got %v and %v, want %v", f16, slot, h, which, got, loaded, want)
+						t.Fatalf("%v, slot %d, head %d, cache %d: got %v and %v, want %v", kv, slot, h, which, got, loaded, want)
 					}
 				}
 			}
@@ -224,29 +236,33 @@ type attention struct {
 	values [][]float32
 }
 
-func newAttention(heads, kvHeads, d int, f16 bool, contexts []int, rows []Token) attention {
+func newAttention(heads, kvHeads, d int, kv quant.KVType, contexts []int, rows []Token) attention {
 	const blocks = 40
 	x := attention{}
-	words := blocks * kvHeads * BlockSize * d
-	nan := math.Float32bits(float32(math.NaN()))
-	if f16 {
-		words, nan = words/2, 0x7E007E00
-	}
-	cache := Cache{F16: f16, KVHeads: kvHeads, HeadDim: d}
+	words := blocks * int(kv.BlockBytes(kvHeads, d)) / 4
+	const nan = 0x7FFF7FFF // as f32 and as two halves
+	cache := Cache{KV: kv, KVHeads: kvHeads, HeadDim: d}
 	k, v := cache, cache
 	k.Words, v.Words = slices.Repeat([]uint32{nan}, words), slices.Repeat([]uint32{nan}, words)
 	order := rand.New(rand.NewPCG(3, 3)).Perm(blocks)
 	maxBlocks := (slices.Max(contexts) + BlockSize - 1) / BlockSize
 	tables := slices.Repeat([]uint32{0xFFFFFFFF}, len(contexts)*maxBlocks)
-	half := func(x []float32) []float32 { // what a cache of halves keeps
+	keep := func(x []float32) []float32 { // what any cache keeps
 		for i, v := range x {
 			x[i] = quant.F16ToF32(quant.F32ToF16(v))
+		}
+		if kv == quant.KVI8 {
+			head := make([]uint32, kv.HeadWords(d))
+			for i := 0; i < len(x); i += d {
+				quant.EncodeKVI8(head, 0, x[i:i+d])
+				quant.DecodeKVI8(head, 0, x[i:i+d])
+			}
 		}
 		return x
 	}
 	for s, n := range contexts {
-		x.keys = append(x.keys, half(normals(uint64(100+s), n*kvHeads*d)))
-		x.values = append(x.values, half(normals(uint64(200+s), n*kvHeads*d)))
+		x.keys = append(x.keys, keep(normals(uint64(100+s), n*kvHeads*d)))
+		x.values = append(x.values, keep(normals(uint64(200+s), n*kvHeads*d)))
 		for t := range n {
 			if t%BlockSize == 0 {
 				tables[s*maxBlocks+t/BlockSize] = uint32(order[0])
@@ -305,11 +321,11 @@ func TestPagedAttn(t *testing.T) {
 		rows = append(rows, Token{Position: uint32(60 + p), Seq: 3})
 	}
 	for _, c := range []struct{ heads, kvHeads, d int }{{2, 2, 16}, {6, 2, 64}, {7, 1, 32}, {8, 1, 128}, {2, 1, 256}} {
-		for _, f16 := range []bool{false, true} {
-			x := newAttention(c.heads, c.kvHeads, c.d, f16, contexts, rows)
+		for _, kv := range quant.KVTypes() {
+			x := newAttention(c.heads, c.kvHeads, c.d, kv, contexts, rows)
 			a, m := &x.args, len(rows)
 			want := x.dense()
-			name := fmt.Sprintf("%+v f16 %v", c, f16)
+			name := fmt.Sprintf("%+v %v", c, kv)
 
 			PagedAttn(a, 0, 7)
 			PagedAttn(a, 7, m)
@@ -337,7 +353,7 @@ func TestPagedAttn(t *testing.T) {
 
 // Scores far apart neither overflow nor lose the winner.
 func TestPagedAttnExtremes(t *testing.T) {
-	x := newAttention(1, 1, 16, false, []int{40}, []Token{{Position: 39}})
+	x := newAttention(1, 1, 16, quant.KVF32, []int{40}, []Token{{Position: 39}})
 	a := &x.args
 	a.Scale = 1e4
 	PagedAttn(a, 0, 1)

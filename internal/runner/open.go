@@ -10,12 +10,13 @@ import (
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/model"
+	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/weights"
 )
 
 // Config says what to open.
 type Config struct {
-	KVF16       bool
+	KV          quant.KVType
 	Budget      int64 // bytes for weights, scratch and cache together
 	MaxModelLen int   // 0: what the model was made for, or what the cache holds
 	MaxTokens   int   // in one step; 0: by kind of device
@@ -118,9 +119,9 @@ func (r *Runner) planMemory(src weights.Source, c *Config) error {
 		return model.ScratchBytes(cfg, model.Shape{MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs, MaxBlocksPerSeq: min(blocks, perSeq)})
 	}
 	need := func(blocks int) int64 {
-		return src.Bytes() + scratch(blocks) + int64(blocks)*model.BlockBytes(cfg, c.KVF16)
+		return src.Bytes() + scratch(blocks) + int64(blocks)*model.BlockBytes(cfg, c.KV)
 	}
-	most := min(perSeq*c.MaxSeqs, model.MaxBlocks(cfg, c.KVF16, r.dev.Limits()))
+	most := min(perSeq*c.MaxSeqs, model.MaxBlocks(cfg, c.KV, r.dev.Limits()))
 	blocks := sort.Search(most, func(n int) bool { return need(n+1) > c.Budget })
 	least := max(1, kvcache.NumBlocksFor(c.MaxModelLen))
 	if tokens := min(most*kvcache.BlockSize, model.MaxPositions(cfg, r.dev.Limits())); tokens < c.MaxModelLen {
@@ -139,9 +140,9 @@ func (r *Runner) planMemory(src weights.Source, c *Config) error {
 
 // allocate makes the cache, halving it while the device refuses, and the buffers that are read back.
 func (r *Runner) allocate(c *Config) (err error) {
-	blockBytes := model.BlockBytes(r.cfg, c.KVF16)
+	blockBytes := model.BlockBytes(r.cfg, c.KV)
 	for {
-		r.cache, err = model.NewCache(r.dev, r.cfg, r.limits.NumBlocks, c.KVF16)
+		r.cache, err = model.NewCache(r.dev, r.cfg, r.limits.NumBlocks, c.KV)
 		if err == nil {
 			break
 		}

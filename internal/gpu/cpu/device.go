@@ -8,7 +8,7 @@
 //	WEIGHT    embed, matvec, matmul: the quant.Kind of the weights
 //	GROUP     the same, for the kinds that have groups: Format.Group
 //	HEAD_DIM  rope, kv_store, paged_attn_*: the dimension of a head
-//	KV_F16    kv_store, paged_attn_*: 1 when the KV cache holds IEEE halves, 0 when it holds f32
+//	KV_TYPE   kv_store, paged_attn_*: what the KV cache holds, a quant.KVType
 //	PART      paged_attn_decode: tokens of a partition
 package cpu
 

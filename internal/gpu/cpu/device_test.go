@@ -190,7 +190,7 @@ func TestAttention(t *testing.T) {
 	for _, f16 := range []uint32{0, 1} {
 		l := open(t, Options{})
 		const d = 16
-		c := map[string]uint32{"HEAD_DIM": d, "KV_F16": f16, "PART": 1}
+		c := map[string]uint32{"HEAD_DIM": d, "KV_TYPE": f16, "PART": 1}
 		step := l.step(2)
 		// Two tokens of sequence 1, whose only block is block 2 of the cache.
 		tokens := l.words(storage, 0, 0, 32, 1, 0, 1, 33, 1)
@@ -280,8 +280,8 @@ func TestPipelineErrors(t *testing.T) {
 		{gpu.PipelineDesc{Kernel: "matmul", Layout: layout(4, 1), Consts: map[string]uint32{"WEIGHT": uint32(quant.Q4)}}, "GROUP is missing"},
 		{gpu.PipelineDesc{Kernel: "matmul", Layout: layout(4, 1), Consts: map[string]uint32{"WEIGHT": uint32(quant.Q8), "GROUP": 12}}, "q8g12"},
 		{gpu.PipelineDesc{Kernel: "rope", Layout: layout(2, 1), Consts: map[string]uint32{"HEAD_DIM": 24}}, "HEAD_DIM is 24"},
-		{gpu.PipelineDesc{Kernel: "kv_store", Layout: layout(2, 2), Consts: map[string]uint32{"HEAD_DIM": 64}}, "KV_F16 is missing"},
-		{gpu.PipelineDesc{Kernel: "paged_attn_decode", Layout: layout(5, 1), Consts: map[string]uint32{"HEAD_DIM": 64, "KV_F16": 1}}, "PART is missing"},
+		{gpu.PipelineDesc{Kernel: "kv_store", Layout: layout(2, 2), Consts: map[string]uint32{"HEAD_DIM": 64}}, "KV_TYPE is missing"},
+		{gpu.PipelineDesc{Kernel: "paged_attn_decode", Layout: layout(5, 1), Consts: map[string]uint32{"HEAD_DIM": 64, "KV_TYPE": 1}}, "PART is missing"},
 	} {
 		_, err := l.NewPipelines(context.Background(), []gpu.PipelineDesc{c.desc}, nil)
 		if !errors.Is(err, gpu.ErrInvalid) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.desc.Kernel) {
@@ -393,7 +393,7 @@ func TestFaults(t *testing.T) {
 	l := open(t, Options{})
 	none := l.words(storage, 0, 0, 0, 0)
 	x, y := l.floats(make([]float32, 64)...), l.floats(make([]float32, 64)...)
-	c := map[string]uint32{"HEAD_DIM": 16, "KV_F16": 0}
+	c := map[string]uint32{"HEAD_DIM": 16, "KV_TYPE": 0}
 	token := func(words ...uint32) gpu.Buffer { return l.words(storage, words...) }
 	huge := l.words(uniform, 1<<30, 1<<30, 1<<30, 1<<30, 1<<30, 0, 0, 0)
 	for name, k := range map[string]struct {

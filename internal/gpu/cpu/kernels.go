@@ -61,6 +61,7 @@ var kernels = map[string]kernel{
 	"matmul_serial":      {layout(4, 1), matmul},
 	"rope":               {layout(2, 1), rope},
 	"kv_store":           {layout(2, 2), kvStore},
+	"kv_store_i8":        {layout(2, 2), kvStoreI8},
 	"paged_attn_prefill": {layout(5, 1), pagedAttn},
 	"paged_attn_serial":  {layout(5, 1), pagedAttn},
 	"paged_attn_decode":  {layout(5, 1), pagedAttnDecode},
@@ -162,6 +163,18 @@ func rope(c consts) ([]phase, error) {
 func kvStore(c consts) ([]phase, error) {
 	var a ref.KVStoreArgs
 	err := c.cache(&a.K)
+	return storeKV(a), err
+}
+
+func kvStoreI8(c consts) ([]phase, error) {
+	var a ref.KVStoreArgs
+	var err error
+	a.K.KV = quant.KVI8
+	a.K.HeadDim, err = c.headDim()
+	return storeKV(a), err
+}
+
+func storeKV(a ref.KVStoreArgs) []phase {
 	return rowwise(a, ref.KVStore, func(a *ref.KVStoreArgs, v *views) (int, int) {
 		a.K.KVHeads = v.count(0, "kv_heads")
 		a.RowStride, a.KOffset, a.VOffset = v.dim(1, "row_stride"), v.dim(2, "k_offset"), v.dim(3, "v_offset")
@@ -174,7 +187,7 @@ func kvStore(c consts) ([]phase, error) {
 		a.V = a.K
 		a.K.Words, a.V.Words = v.words(4), v.words(5)
 		return v.rows, 4 * n
-	}), err
+	})
 }
 
 // attnArgs reads what the attention kernels have in common.
@@ -339,16 +352,16 @@ func (c consts) headDim() (int, error) {
 	return int(d), err
 }
 
-// cache sets what HEAD_DIM and KV_F16 say of the KV cache.
+// cache sets what HEAD_DIM and KV_TYPE say of the KV cache.
 func (c consts) cache(cache *ref.Cache) error {
 	var err error
 	if cache.HeadDim, err = c.headDim(); err != nil {
 		return err
 	}
-	f16, err := c.get("KV_F16")
-	cache.F16 = f16 == 1
-	if err == nil && f16 > 1 {
-		err = fmt.Errorf("KV_F16 is %d", f16)
+	kv, err := c.get("KV_TYPE")
+	cache.KV = quant.KVType(kv)
+	if err == nil && kv > uint32(quant.KVI8) {
+		err = fmt.Errorf("KV_TYPE is %d", kv)
 	}
 	return err
 }
