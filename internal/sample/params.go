@@ -3,8 +3,9 @@
 // ops/topk_topp_sampler.py, logits_processor/builtin.py,
 // vllm/sampling_params.py):
 //
-//	logit bias -> repetition, frequency, presence penalties -> greedy, or
-//	temperature -> min_p -> top_k -> top_p -> softmax -> exponential race
+//	allowed ids -> bad words -> min tokens -> logit bias -> repetition,
+//	frequency, presence penalties -> greedy, or temperature -> min_p ->
+//	top_k -> top_p -> softmax -> exponential race
 //
 // It owns the parameters with their ranges, and the state of one sequence:
 // random numbers and token counts. It must not know of requests, text or any
@@ -44,6 +45,17 @@ type Params struct {
 
 	// LogitBias is added to the logits of these ids, clamped to [-100, 100].
 	LogitBias map[int32]float64
+
+	// AllowedTokenIDs are the only ids that may be chosen; nil allows all.
+	AllowedTokenIDs []int32
+	// BadWords are sequences of ids that the output must not contain: the
+	// last id of one is not chosen where the output ends with the ids before
+	// it. What a bad word is as ids is the caller's to say.
+	BadWords [][]int32
+	// MinTokens is how many ids the output has before one of EndIDs may be
+	// chosen: those that end an answer, the model's and the request's.
+	MinTokens int
+	EndIDs    []int32
 }
 
 // Default returns vLLM's defaults: temperature 1, everything else off.
@@ -99,27 +111,78 @@ func (p Params) Validate() error {
 			return bad("logit_bias", "of token %d must be a number, got %v", id, v)
 		}
 	}
-	return nil
+	return p.validateMasks()
 }
 
-// CheckVocab reports a *ParamError if a parameter names a token id that is
-// not below numTokens.
-func (p Params) CheckVocab(numTokens int) error {
-	for id := range p.LogitBias {
-		if int(id) >= numTokens {
-			return &ParamError{"logit_bias", fmt.Sprintf("has the token id %d, but the vocabulary has %d tokens", id, numTokens)}
+// validateMasks is the part of Validate about ids that may not be chosen.
+func (p Params) validateMasks() error {
+	if p.MinTokens < 0 {
+		return &ParamError{"min_tokens", fmt.Sprintf("must be at least 0, got %d", p.MinTokens)}
+	}
+	if p.AllowedTokenIDs != nil && len(p.AllowedTokenIDs) == 0 {
+		return &ParamError{"allowed_token_ids", "must not be empty"}
+	}
+	for i, word := range p.BadWords {
+		if len(word) == 0 {
+			return &ParamError{"bad_words", fmt.Sprintf("has no token at index %d", i)}
+		}
+	}
+	return p.eachID(func(field string, id int32) error {
+		if id < 0 {
+			return &ParamError{field, fmt.Sprintf("has the negative token id %d", id)}
+		}
+		return nil
+	})
+}
+
+// eachID calls f for the ids that parameters other than LogitBias name,
+// until it fails.
+func (p Params) eachID(f func(field string, id int32) error) error {
+	for _, id := range p.AllowedTokenIDs {
+		if err := f("allowed_token_ids", id); err != nil {
+			return err
+		}
+	}
+	for _, word := range p.BadWords {
+		for _, id := range word {
+			if err := f("bad_words", id); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// Greedy reports whether the parameters mean the largest of the unchanged
-// logits, so that an argmax on the device suffices: no randomness, no
-// penalties and no bias. (A sampling request with TopK 1 is not: ties are
-// drawn.)
-func (p Params) Greedy() bool { return p.Temperature < greedyBelow && !p.changesLogits() }
+// CheckVocab reports a *ParamError if a parameter names a token id that is
+// not below numTokens. (EndIDs may: models list ids that do not exist.)
+func (p Params) CheckVocab(numTokens int) error {
+	check := func(field string, id int32) error {
+		if int(id) >= numTokens {
+			return &ParamError{field, fmt.Sprintf("has the token id %d, but the vocabulary has %d tokens", id, numTokens)}
+		}
+		return nil
+	}
+	for id := range p.LogitBias {
+		if err := check("logit_bias", id); err != nil {
+			return err
+		}
+	}
+	return p.eachID(check)
+}
 
-func (p Params) changesLogits() bool { return p.penalizes() || len(p.LogitBias) > 0 }
+// Greedy reports whether the parameters mean the largest of the unchanged
+// logits at every step, so that an argmax on the device suffices: no
+// randomness, no penalties, no bias and no ids ruled out. (A sampling request
+// with TopK 1 is not: ties are drawn.)
+func (p Params) Greedy() bool {
+	return p.Temperature < greedyBelow && !p.changesLogits() && len(p.BadWords) == 0 && (p.MinTokens == 0 || len(p.EndIDs) == 0)
+}
+
+// changesLogits reports whether logits are changed at every step. Bad words
+// and MinTokens do so at some.
+func (p Params) changesLogits() bool {
+	return p.penalizes() || len(p.LogitBias) > 0 || p.AllowedTokenIDs != nil
+}
 
 func (p Params) penalizes() bool {
 	return p.RepetitionPenalty != 1 || p.PresencePenalty != 0 || p.FrequencyPenalty != 0

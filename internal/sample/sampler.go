@@ -16,6 +16,7 @@ type Sampler struct {
 	temp      float64 // effective temperature; 0 is greedy
 	numTokens int
 
+	masks
 	bias   []biased // by id
 	counts []uint32 // [numTokens] of the output; only if penalties are on
 	seen   []int32  // ids in prompt or output, each once; only with penalties
@@ -24,15 +25,16 @@ type Sampler struct {
 	key  uint64 // of the random numbers
 	step uint64 // calls of Sample and SampleTop so far
 
+	undo   []biased    // scratch: logits that this step has changed, as they were
 	cand   []candidate // scratch: the candidates of this step
 	heap   []float32   // scratch: the largest k logits
-	ids    []int32     // scratch of SampleTop
-	logits []float32   // scratch of SampleTop
+	ids    []int32     // scratch: ids that are not simply 0, 1, 2, ...
+	logits []float32   // scratch: theirs
 }
 
 type biased struct {
 	id   int32
-	bias float32
+	bias float32 // or the logit itself
 }
 
 // candidate is a token that the filters have kept so far.
@@ -44,9 +46,9 @@ type candidate struct {
 // New starts the sampler of a sequence. p must be valid. numTokens is the
 // number of ids that exist: logits of larger ids are never chosen. prompt
 // are the ids that the repetition penalty starts with; without penalties
-// it is not read. Ids out of range in prompt and LogitBias are ignored.
+// it is not read. Ids out of range in prompt and parameters are ignored.
 func New(p Params, numTokens int, prompt ...int32) *Sampler {
-	s := &Sampler{p: p, temp: p.Temperature, numTokens: numTokens}
+	s := &Sampler{p: p, temp: p.Temperature, numTokens: numTokens, masks: newMasks(&p, numTokens)}
 	switch {
 	case s.temp < greedyBelow:
 		s.temp = 0
@@ -95,12 +97,17 @@ func (s *Sampler) see(id int32) {
 
 // Greedy reports whether the next token is simply the id of the largest
 // logit below numTokens, so that the device can choose it and Sample need
-// not be called.
-func (s *Sampler) Greedy() bool { return s.p.Greedy() }
+// not be called. It may change from step to step.
+func (s *Sampler) Greedy() bool { return s.temp == 0 && !s.changesLogits() }
+
+// changesLogits reports whether the logits of the next step are changed, or
+// some ids ruled out.
+func (s *Sampler) changesLogits() bool { return s.p.changesLogits() || s.masks.active() }
 
 // Accept records that id is now part of the output. It must be called for
 // each output id, also for those that the device chose.
 func (s *Sampler) Accept(id int32) {
+	s.masks.accept(id)
 	if s.counts == nil || !s.inRange(id) {
 		return
 	}
@@ -109,38 +116,26 @@ func (s *Sampler) Accept(id int32) {
 }
 
 // Sample returns the next token. logits [vocab] are unnormalized
-// log-probabilities by id; bias and penalties are written into them. Ids
-// from numTokens on are not looked at. It does not call Accept. The error is
+// log-probabilities by id; they are changed meanwhile and are as they were
+// when it returns, so that Logprobs can be asked about them. Ids from
+// numTokens on are not looked at. It does not call Accept. The error is
 // ErrNaN or ErrNoToken. It allocates nothing once its scratch has grown.
 func (s *Sampler) Sample(logits []float32) (int32, error) {
 	logits = logits[:min(len(logits), s.numTokens)]
+	s.mask(logits)
 	s.adjust(logits)
-	return s.choose(nil, logits)
-}
-
-// TopSuffices reports whether SampleTop may be used with the k largest
-// logits of a step instead of Sample with all: nothing changes the logits,
-// and the parameters keep fewer than k. (Not k: the k-th could be one of
-// several equals of which top_k keeps all.)
-func (s *Sampler) TopSuffices(k int) bool {
-	if s.p.changesLogits() {
-		return false
+	var ids []int32
+	from := logits
+	if s.allowed != nil {
+		s.gather(logits)
+		ids, from = s.ids, s.logits
 	}
-	return s.temp == 0 && k > 0 || s.p.TopK > 0 && s.p.TopK < k
-}
-
-// SampleTop returns the next token from the largest logits of a step, given
-// with their ids in any order: for a device that has selected them. Where
-// TopSuffices allows it, it returns the same token as Sample would. Ids from
-// numTokens on are ignored; the selection should leave them out.
-func (s *Sampler) SampleTop(ids []int32, logits []float32) (int32, error) {
-	s.ids, s.logits = s.ids[:0], s.logits[:0]
-	for i, id := range ids[:min(len(ids), len(logits))] {
-		if s.inRange(id) {
-			s.ids, s.logits = append(s.ids, id), append(s.logits, logits[i])
-		}
+	id, err := s.choose(ids, from)
+	for _, u := range slices.Backward(s.undo) {
+		logits[u.id] = u.bias
 	}
-	return s.choose(s.ids, s.logits)
+	s.undo = s.undo[:0]
+	return id, err
 }
 
 // choose picks one of logits, whose ids are ids, or their indices if ids is
@@ -148,7 +143,7 @@ func (s *Sampler) SampleTop(ids []int32, logits []float32) (int32, error) {
 func (s *Sampler) choose(ids []int32, logits []float32) (int32, error) {
 	// Counted also when greedy or in error, so that the random numbers of a
 	// step depend on its number alone.
-	step := s.step
+	key := s.stepKey()
 	s.step++
 	best, most, err := argmax(ids, logits)
 	if err != nil || s.temp == 0 {
@@ -158,13 +153,19 @@ func (s *Sampler) choose(ids []int32, logits []float32) (int32, error) {
 	if s.p.TopP < 1 {
 		s.cand = topP(s.cand, s.p.TopP)
 	}
-	return race(s.cand, mix(s.key^mix(step))), nil
+	return race(s.cand, key), nil
+}
+
+// keep notes the logit of id before it is changed.
+func (s *Sampler) keep(logits []float32, id int32) {
+	s.undo = append(s.undo, biased{id, logits[id]})
 }
 
 // adjust applies bias, then the three penalties, to logits.
 func (s *Sampler) adjust(logits []float32) {
 	for _, b := range s.bias {
 		if int(b.id) < len(logits) {
+			s.keep(logits, b.id)
 			logits[b.id] += b.bias
 		}
 	}
@@ -177,6 +178,7 @@ func (s *Sampler) adjust(logits []float32) {
 		if int(id) >= len(logits) {
 			continue
 		}
+		s.keep(logits, id)
 		l := logits[id]
 		if l > 0 {
 			l /= rep
@@ -346,21 +348,32 @@ func bucket(w float64) int {
 func race(cand []candidate, key uint64) int32 {
 	best, at := -1.0, int32(-1)
 	for _, c := range cand {
-		// 53 bits in (0, 1]: never 0, whose logarithm is not finite.
-		u := (float64(mix(key+uint64(c.id)*golden)>>11) + 1) * 0x1p-53
+		u := uniform(key, c.id)
 		// -log(u) >= 1-u, so most tokens are seen to lose without a logarithm.
 		if c.w < float64(best*(1-u)) {
 			continue
 		}
-		r := math.Inf(1) // u is 1: arrives at once
-		if q := -log(u); q > 0 {
-			r = c.w / q
-		} else if c.w == 0 {
-			r = 0
-		}
+		r := rate(c.w, u)
 		if r > best || r == best && c.id < at {
 			best, at = r, c.id
 		}
 	}
 	return at
+}
+
+// uniform is the random number of a token: 53 bits in (0, 1], never 0, whose
+// logarithm is not finite.
+func uniform(key uint64, id int32) float64 {
+	return (float64(mix(key+uint64(id)*golden)>>11) + 1) * 0x1p-53
+}
+
+// rate is the inverse of the time at which a token of weight w arrives.
+func rate(w, u float64) float64 {
+	if q := -log(u); q > 0 {
+		return w / q
+	}
+	if w == 0 {
+		return 0
+	}
+	return math.Inf(1) // u is 1: arrives at once
 }

@@ -16,11 +16,11 @@ func seeded(p Params, seed int64) Params {
 
 // naive is the sampling distribution by the book: every step as vLLM's
 // PyTorch code does it, with full softmaxes and a full sort.
-func naive(logits []float32, p Params) map[int32]float64 {
+func naive(logits []float32, p Params, prompt, output []int32) map[int32]float64 {
 	temp := max(p.Temperature, 0.01)
-	x := make([]float64, len(logits))
-	for i, l := range logits {
-		x[i] = float64(l) / temp
+	x := changed(logits, p, prompt, output)
+	for i := range x {
+		x[i] /= temp
 	}
 	softmax := func() []float64 {
 		most := math.Inf(-1)
@@ -87,6 +87,54 @@ func naive(logits []float32, p Params) map[int32]float64 {
 	return out
 }
 
+// changed is what masks, bias and penalties make of logits, as vLLM's code
+// does it: with vectors over the vocabulary.
+func changed(logits []float32, p Params, prompt, output []int32) []float64 {
+	x := make([]float64, len(logits))
+	count, seen := make([]float64, len(x)), make([]bool, len(x))
+	for i, l := range logits {
+		x[i] = float64(l)
+	}
+	for _, id := range prompt {
+		seen[id] = true
+	}
+	for _, id := range output {
+		count[id]++
+		seen[id] = true
+	}
+	for i := range x {
+		if p.AllowedTokenIDs != nil && !slices.Contains(p.AllowedTokenIDs, int32(i)) {
+			x[i] = math.Inf(-1)
+		}
+	}
+	for _, word := range p.BadWords {
+		n := len(word) - 1
+		if len(output) >= n && slices.Equal(output[len(output)-n:], word[:n]) {
+			x[word[n]] = math.Inf(-1)
+		}
+	}
+	if len(output) < p.MinTokens {
+		for _, id := range p.EndIDs {
+			x[id] = math.Inf(-1)
+		}
+	}
+	for i := range x {
+		x[i] += p.LogitBias[int32(i)]
+		if seen[i] {
+			if x[i] > 0 {
+				x[i] /= p.RepetitionPenalty
+			} else {
+				x[i] *= p.RepetitionPenalty
+			}
+		}
+		x[i] -= p.FrequencyPenalty * count[i]
+		if count[i] > 0 {
+			x[i] -= p.PresencePenalty
+		}
+	}
+	return x
+}
+
 // kept returns the probabilities of the candidates that a sampler's filters keep.
 func kept(s *Sampler, logits []float32) map[int32]float64 {
 	_, most, _ := argmax(nil, logits)
@@ -130,7 +178,7 @@ func TestFiltersAgreeWithNaive(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			p.MinP = rng.Float64() * 0.5
 		}
-		want := naive(logits, p)
+		want := naive(logits, p, nil, nil)
 		got := kept(New(p, n), logits)
 		if len(got) != len(want) {
 			t.Fatalf("%+v keeps %d of %v, want %d\n got %v\nwant %v", p, len(got), logits, len(want), got, want)
@@ -148,35 +196,61 @@ func TestFiltersAgreeWithNaive(t *testing.T) {
 func TestDrawsFollowDistribution(t *testing.T) {
 	t.Parallel()
 	logits := []float32{2, 1, 0, 1, -1, 3, 0.5, -4, 2.5, 0}
+	prompt, output := []int32{0, 3, 3, 7}, []int32{5, 1, 5, 8}
 	critical := map[int]float64{1: 10.828, 2: 13.816, 3: 16.266, 4: 18.467, 5: 20.515, 6: 22.458, 7: 24.322, 8: 26.124, 9: 27.877}
-	for _, change := range []func(*Params){
-		func(*Params) {},
-		func(p *Params) { p.Temperature = 0.5 },
-		func(p *Params) { p.TopK = 4 },
-		func(p *Params) { p.TopP = 0.8 },
-		func(p *Params) { p.MinP = 0.1 },
-		func(p *Params) { p.TopK, p.TopP, p.MinP, p.Temperature = 6, 0.9, 0.02, 1.5 },
+	for name, change := range map[string]func(*Params){
+		"nothing":            func(*Params) {},
+		"temperature":        func(p *Params) { p.Temperature = 0.5 },
+		"top_k":              func(p *Params) { p.TopK = 4 },
+		"top_p":              func(p *Params) { p.TopP = 0.8 },
+		"min_p":              func(p *Params) { p.MinP = 0.1 },
+		"filters":            func(p *Params) { p.TopK, p.TopP, p.MinP, p.Temperature = 6, 0.9, 0.02, 1.5 },
+		"logit_bias":         func(p *Params) { p.LogitBias = map[int32]float64{5: -3, 7: 6.5} },
+		"repetition_penalty": func(p *Params) { p.RepetitionPenalty = 1.7 },
+		"presence_penalty":   func(p *Params) { p.PresencePenalty = 1.5 },
+		"frequency_penalty":  func(p *Params) { p.FrequencyPenalty = -0.6 },
+		"allowed_token_ids":  func(p *Params) { p.AllowedTokenIDs = []int32{8, 2, 2, 7, 5} },
+		"bad_words":          func(p *Params) { p.BadWords = [][]int32{{5, 8, 0}, {8, 5}, {1, 1}, {5, 1, 5, 8, 3}, {6}} },
+		"min_tokens":         func(p *Params) { p.MinTokens, p.EndIDs = 5, []int32{5, 2} },
+		"min_tokens reached": func(p *Params) { p.MinTokens, p.EndIDs = 4, []int32{5, 2} },
+		"everything": func(p *Params) {
+			p.AllowedTokenIDs, p.BadWords = []int32{0, 1, 2, 3, 5, 6, 8, 9}, [][]int32{{8, 8}}
+			p.MinTokens, p.EndIDs = 9, []int32{9}
+			p.LogitBias, p.RepetitionPenalty = map[int32]float64{2: 1, 4: 50}, 1.2
+			p.PresencePenalty, p.FrequencyPenalty = 0.3, 0.2
+			p.Temperature, p.TopK, p.TopP, p.MinP = 1.3, 6, 0.95, 0.01
+		},
 	} {
 		p := Default()
 		change(&p)
-		want := naive(logits, p)
+		if err := p.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		want := naive(logits, p, prompt, output)
+		start := func(seed int64) *Sampler {
+			s := New(seeded(p, seed), len(logits), prompt...)
+			for _, id := range output {
+				s.Accept(id)
+			}
+			return s
+		}
 		for _, draw := range []struct {
 			name string
 			ids  func(n int) []int32
 		}{
 			{"one seed", func(n int) []int32 {
-				s := New(seeded(p, 42), len(logits))
-				return drawN(t, n, func() (int32, error) { return s.Sample(slices.Clone(logits)) })
+				s := start(42)
+				return drawN(t, n, func() (int32, error) { return s.Sample(logits) })
 			}},
 			{"a seed each", func(n int) []int32 {
 				seed := int64(0)
 				return drawN(t, n, func() (int32, error) {
 					seed++
-					return New(seeded(p, seed), len(logits)).Sample(slices.Clone(logits))
+					return start(seed).Sample(logits)
 				})
 			}},
 		} {
-			const n = 40_000
+			const n = 20_000
 			counts := map[int32]int{}
 			for _, id := range draw.ids(n) {
 				counts[id]++
@@ -188,10 +262,10 @@ func TestDrawsFollowDistribution(t *testing.T) {
 				delete(counts, id)
 			}
 			if len(counts) > 0 {
-				t.Errorf("%+v, %s: drew tokens that are filtered out: %v", p, draw.name, counts)
+				t.Errorf("%s, %s: drew tokens that are ruled out: %v", name, draw.name, counts)
 			}
 			if df := len(want) - 1; df > 0 && chi > critical[df] {
-				t.Errorf("%+v, %s: chi-square %.1f with %d degrees of freedom, want below %.1f", p, draw.name, chi, df, critical[df])
+				t.Errorf("%s, %s: chi-square %.1f with %d degrees of freedom, want below %.1f", name, draw.name, chi, df, critical[df])
 			}
 		}
 	}
@@ -224,59 +298,6 @@ func TestSeedGivesKnownTokens(t *testing.T) {
 	want := []int32{334, 594, 928, 100, 114, 519, 779, 976, 558, 915, 322, 742}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestSampleTopEqualsSample(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(3, 4))
-	for round := range 500 {
-		const n, k = 300, 64
-		logits := make([]float32, n)
-		ids := make([]int32, n)
-		for i := range logits {
-			logits[i] = float32(rng.NormFloat64() * 3)
-			ids[i] = int32(i)
-		}
-		sort.Slice(ids, func(a, b int) bool { return logits[ids[a]] > logits[ids[b]] })
-		top := ids[:k]
-		rng.Shuffle(k, func(a, b int) { top[a], top[b] = top[b], top[a] })
-		largest := make([]float32, k)
-		for i, id := range top {
-			largest[i] = logits[id]
-		}
-		p := seeded(Default(), int64(round))
-		p.TopK = rng.IntN(k-1) + 1
-		p.TopP = 1 - rng.Float64()*0.3
-		if round%5 == 0 {
-			p.Temperature = 0
-		}
-		all, part := New(p, n), New(p, n)
-		if !all.TopSuffices(k) {
-			t.Fatalf("TopSuffices(%d) is false for top_k %d", k, p.TopK)
-		}
-		for range 4 {
-			want, err1 := all.Sample(slices.Clone(logits))
-			got, err2 := part.SampleTop(top, largest)
-			if got != want || err1 != nil || err2 != nil {
-				t.Fatalf("%+v: got %d, %v, want %d, %v", p, got, err2, want, err1)
-			}
-		}
-	}
-	for _, c := range []struct {
-		p    Params
-		want bool
-	}{
-		{Default(), false},
-		{Params{TopP: 1, RepetitionPenalty: 1}, true},
-		{Params{TopP: 1, RepetitionPenalty: 1.1}, false},
-		{Params{TopP: 1, RepetitionPenalty: 1, Temperature: 1, TopK: 64}, false},
-		{Params{TopP: 1, RepetitionPenalty: 1, Temperature: 1, TopK: 63}, true},
-		{Params{TopP: 1, RepetitionPenalty: 1, Temperature: 1, TopK: -1}, false},
-	} {
-		if got := New(c.p, 10).TopSuffices(64); got != c.want {
-			t.Errorf("%+v: TopSuffices is %v", c.p, got)
-		}
 	}
 }
 
@@ -324,10 +345,13 @@ func TestGreedy(t *testing.T) {
 		func(p *Params) { p.PresencePenalty = 0.1 },
 		func(p *Params) { p.FrequencyPenalty = -0.1 },
 		func(p *Params) { p.LogitBias = map[int32]float64{1: 1} },
+		func(p *Params) { p.AllowedTokenIDs = []int32{1} },
+		func(p *Params) { p.BadWords = [][]int32{{1}} },
+		func(p *Params) { p.MinTokens, p.EndIDs = 1, []int32{2} },
 	} {
 		q := p
 		change(&q)
-		if New(q, 3).Greedy() {
+		if New(q, 3).Greedy() || q.Greedy() {
 			t.Errorf("%+v is Greedy", q)
 		}
 	}
@@ -344,15 +368,20 @@ func TestBiasAndPenalties(t *testing.T) {
 		s.Accept(id)
 	}
 	logits := []float32{4, -4, 3, 1, 0, 2, 7}
+	before := slices.Clone(logits)
 	id, err := s.Sample(logits)
+	if id != 4 || err != nil || !slices.Equal(logits, before) {
+		t.Errorf("got %d, %v and logits %v, want 4 and %v", id, err, logits, before)
+	}
+	s.adjust(logits[:6])
 	want := []float32{
 		2,               // only in the prompt: divided, no more
 		-8 - 0.5 - 0.25, // prompt and once in the output; negative: multiplied
 		1.5 - 1 - 0.25,  // twice in the output
 		1, 100, 1, 7,    // bias clamped to 100; 99 and the last are outside
 	}
-	if id != 4 || err != nil || !slices.Equal(logits, want) {
-		t.Errorf("got %d, %v and logits %v, want 4 and %v", id, err, logits, want)
+	if !slices.Equal(logits, want) {
+		t.Errorf("got logits %v, want %v", logits, want)
 	}
 }
 
@@ -370,6 +399,9 @@ func TestValidate(t *testing.T) {
 		"repetition_penalty": {func(p *Params) { p.RepetitionPenalty = 0 }, func(p *Params) { p.RepetitionPenalty = math.Inf(1) }},
 		"presence_penalty":   {func(p *Params) { p.PresencePenalty = 2.1 }},
 		"frequency_penalty":  {func(p *Params) { p.FrequencyPenalty = -2.1 }},
+		"min_tokens":         {func(p *Params) { p.MinTokens = -1 }},
+		"allowed_token_ids":  {func(p *Params) { p.AllowedTokenIDs = []int32{} }, func(p *Params) { p.AllowedTokenIDs = []int32{1, -1} }},
+		"bad_words":          {func(p *Params) { p.BadWords = [][]int32{{1}, {}} }, func(p *Params) { p.BadWords = [][]int32{{1, -2}} }},
 		"logit_bias": {
 			func(p *Params) { p.LogitBias = map[int32]float64{-1: 1} }, func(p *Params) { p.LogitBias = map[int32]float64{1: nan} },
 			func(p *Params) {
@@ -389,10 +421,14 @@ func TestValidate(t *testing.T) {
 			}
 		}
 	}
-	p := Default()
-	p.LogitBias = map[int32]float64{10: 1}
-	if p.CheckVocab(11) != nil || p.CheckVocab(10) == nil {
-		t.Error("CheckVocab does not find an id that does not exist")
+	for field, p := range map[string]Params{
+		"logit_bias": {LogitBias: map[int32]float64{10: 1}}, "allowed_token_ids": {AllowedTokenIDs: []int32{2, 10}},
+		"bad_words": {BadWords: [][]int32{{1, 2}, {10, 3}}},
+	} {
+		var bad *ParamError
+		if err := p.CheckVocab(10); p.CheckVocab(11) != nil || !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("CheckVocab: got %v, want an error about %s", err, field)
+		}
 	}
 }
 
@@ -438,7 +474,14 @@ func ernieLogits() []float32 {
 
 func TestSampleDoesNotAllocate(t *testing.T) {
 	logits := ernieLogits()
-	for _, p := range []Params{Default(), {Temperature: 0.8, TopP: 0.9, TopK: 50, MinP: 0.01, RepetitionPenalty: 1.1}} {
+	for _, p := range []Params{
+		Default(),
+		{Temperature: 0.8, TopP: 0.9, TopK: 50, MinP: 0.01, RepetitionPenalty: 1.1},
+		{
+			Temperature: 1, TopP: 1, RepetitionPenalty: 1, AllowedTokenIDs: []int32{5, 70, 900}, BadWords: [][]int32{{1, 2, 3}},
+			MinTokens: 1000, EndIDs: []int32{2},
+		},
+	} {
 		s := New(seeded(p, 1), 101_304)
 		step := func() {
 			id, err := s.Sample(logits)
