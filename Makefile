@@ -12,7 +12,7 @@ MODEL ?= builtin
 
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
 PLAIN := ./engine ./host ./internal/archtest ./internal/builtin ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
-	./internal/kernels ./internal/kvcache ./internal/model ./internal/openai ./internal/quant ./internal/ref \
+	./internal/kernels ./internal/kvcache ./internal/loadtest ./internal/model ./internal/openai ./internal/quant ./internal/ref \
 	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer ./internal/weights ./wgsl
 # Those that need a WebGPU adapter, and those that need Chromium.
 GPU := ./internal/gpu/gputest ./internal/gpu/wgpunative ./internal/conformance ./internal/runner ./engine/... ./cmd/...

@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"internal/openai":         {"engine"},
 	"internal/browsertest":    {},
 	"internal/site":           {"internal/weights"},
+	"internal/loadtest":       {},
 
 	"engine/local": {
 		"engine", "internal/gpu", "internal/gpu/cpu", "internal/gpu/wgpunative", "internal/weights", "internal/quant",
@@ -62,7 +63,7 @@ var mayImport = map[string][]string{
 	"cmd/pagelight": {
 		"engine", "engine/local", "host", "static", "internal/weights", "internal/quant", "internal/conformance",
 		"internal/builtin", "internal/gpu", "internal/gpu/wgpunative", "internal/gpu/cpu", "internal/site", "internal/kernels",
-		"internal/openai",
+		"internal/openai", "internal/loadtest",
 	},
 }
 
@@ -73,7 +74,7 @@ var onlyIn = map[string][]string{
 	"github.com/cogentcore":      {"internal/gpu/wgpunative"},
 	"github.com/go-chi":          {"host"},
 	"nhooyr.io/websocket":        {"host"},
-	"net/http":                   {"host", "cmd/pagelight", "internal/browsertest"},
+	"net/http":                   {"host", "cmd/pagelight", "internal/browsertest", "internal/loadtest"},
 	"github.com/alecthomas":      {"cmd/pagelight"},
 	"github.com/chromedp":        {"internal/browsertest"},
 	"golang.org/x/term":          {"cmd/pagelight"},
