@@ -71,14 +71,10 @@ func Kernels() []Kernel {
 			Name: "matvec", Bindings: linear, Tuning: []string{"WG", "LANES", "ROWS_M", "WIDE"},
 			Libs: dot, Weights: true, Ref: "Matmul",
 		},
-		{
-			Name: "matvec_serial", Bindings: linear, Tuning: []string{"WG", "WIDE"},
-			Libs: dot, Weights: true, Serial: true, Ref: "Matmul",
-		},
 		{Name: "matmul", Bindings: linear, Weights: true, Ref: "Matmul"},
 		{
-			Name: "matmul_serial", Bindings: linear, Tuning: []string{"WG"},
-			Libs: dot, Weights: true, Serial: true, Ref: "Matmul",
+			Name: "matmul_serial", Bindings: linear, Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE"},
+			Weights: true, Serial: true, Ref: "Matmul",
 		},
 		{
 			Name: "rope", Bindings: bindings("tokens", "table", "qkv!"),

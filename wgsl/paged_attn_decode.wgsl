@@ -3,7 +3,8 @@
 //   sums = sum over t of exp(score(t) - largest) * v[t],  score(t) = scale * dot(q[m,h], k[t, h / (H/G)])
 //
 // over the positions t <= position(m) of one partition. Partition i has the tokens [i*PART, (i+1)*PART) and the same again
-// every parts*PART tokens, so that any context fits. paged_attn_reduce combines the partitions.
+// every parts*PART tokens, so that any context fits. paged_attn_reduce combines the partitions. A dispatch computes the tokens
+// row0..row0+rows-1 of the step, R at most, so that what lies between the two kernels is bounded.
 //
 // Shapes   M tokens, S sequences, H query heads, G KV heads (H a multiple of G), D = HEAD_DIM, N blocks of 16 tokens
 //   tokens        [M] vec4<u32>                    read   (id, position, slot, sequence)
@@ -11,8 +12,8 @@
 //   qkv           [M, row_stride] f32              read   the queries are the first H*D elements of a row
 //   k_cache       [N, G, 16, D] by KV_TYPE         read   slots past a sequence's end are never read
 //   v_cache       [N, G, 16, D] the same           read
-//   partial       [M, H, parts, D+2] f32           write  D sums, the largest score, the sum of exponentials
-// Grid     (H, parts, M) workgroups of WG. A partition without tokens writes the sums 0, the score -FLT_MAX and the sum 0.
+//   partial       [R, H, parts, D+2] f32           write  D sums, the largest score, the sum of exponentials
+// Grid     (H, parts, R) workgroups of WG. A partition without tokens writes the sums 0, the score -FLT_MAX and the sum 0.
 // Traffic  reads 4*D bytes (f16) of cache per position and KV head if the H/G heads that share it also share a cache, H/G
 //          times that if not; writes 4*M*H*parts*(D+2). Bound by memory.
 // Storage  4*D + 8*PART + 36*WG bytes of workgroup memory.
@@ -33,8 +34,8 @@ struct Params {
   max_blocks: u32, // entries of a row of block_tables
   scale: f32,      // of the scores, D^-0.5
   parts: u32,      // partitions of a context
-  pad0: u32,
-  pad1: u32,
+  row0: u32,       // first token of this dispatch
+  rows: u32,       // most tokens of this dispatch
 }
 
 struct Step {
@@ -70,8 +71,8 @@ var<workgroup> totals: array<f32, WG>;
 fn paged_attn_decode(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
   let h = wg.x;
   let part = wg.y;
-  let m = wg.z;
-  if (m >= step.rows) { // the same for the whole workgroup
+  let m = p.row0 + wg.z;
+  if (wg.z >= p.rows || m >= step.rows) { // the same for the whole workgroup
     return;
   }
   let token = tokens[m];
@@ -133,7 +134,7 @@ fn paged_attn_decode(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoca
   slice_b[tid] = b;
   totals[tid] = total;
   workgroupBarrier(); // the slices and totals are complete
-  let out = ((m * p.heads + h) * p.parts + part) * (HEAD_DIM + 2u);
+  let out = ((wg.z * p.heads + h) * p.parts + part) * (HEAD_DIM + 2u);
   if (tid < OCTETS) {
     for (var i = 1u; i < SLICES; i += 1u) {
       a += slice_a[i * OCTETS + tid];

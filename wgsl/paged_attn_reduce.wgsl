@@ -2,13 +2,14 @@
 //
 //   out[m,h] = sum_i exp(largest_i - largest) * sums_i / sum_i exp(largest_i - largest) * total_i
 //
-// over the partitions i with total_i > 0: one without tokens has nothing to say, whatever else it holds.
+// over the partitions i with total_i > 0: one without tokens has nothing to say, whatever else it holds. Here too the tokens
+// are row0..row0+rows-1 of the step.
 //
-// Shapes   M tokens, H query heads, D = HEAD_DIM
-//   partial  [M, H, parts, D+2] f32   read   D sums, the largest score, the sum of exponentials
+// Shapes   M tokens, of which R here at most, H query heads, D = HEAD_DIM
+//   partial  [R, H, parts, D+2] f32   read   D sums, the largest score, the sum of exponentials
 //   out      [M, H*D] f32             write
-// Grid     ceil(M*H*D / WG) workgroups of WG, spread over x and y.
-// Traffic  reads 4*M*H*parts*(D+2) bytes, writes 4*M*H*D.
+// Grid     ceil(R*H*D / WG) workgroups of WG, spread over x and y.
+// Traffic  reads 4*R*H*parts*(D+2) bytes, writes 4*R*H*D.
 // Storage  no workgroup memory.
 // Numerics f32; within 1e-5 of ref.
 // Needs    nothing beyond the portable subset.
@@ -21,8 +22,8 @@ const HEAD_DIM: u32 = 128u; // D, a multiple of 16
 struct Params {
   heads: u32, // H
   parts: u32, // partitions of a context
-  pad0: u32,
-  pad1: u32,
+  row0: u32,  // first token of this dispatch
+  rows: u32,  // most tokens of this dispatch
 }
 
 struct Step {
@@ -44,7 +45,8 @@ fn paged_attn_reduce(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgrou
                      @builtin(local_invocation_index) tid: u32) {
   let i = (wg.y * nwg.x + wg.x) * WG + tid;
   let mh = i / HEAD_DIM;
-  if (mh >= step.rows * p.heads) {
+  let m = p.row0 + mh / p.heads;
+  if (mh >= p.rows * p.heads || m >= step.rows) {
     return;
   }
   let d = i - mh * HEAD_DIM;
@@ -64,5 +66,5 @@ fn paged_attn_reduce(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgrou
       largest = now;
     }
   }
-  out[i] = sum / total;
+  out[p.row0 * p.heads * HEAD_DIM + i] = sum / total;
 }

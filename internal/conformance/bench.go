@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -21,6 +22,7 @@ type bench struct {
 	buffers []gpu.Buffer
 	runs    []run
 	outputs []output
+	twins   []twin
 	err     error // the first one of making buffers
 }
 
@@ -37,6 +39,14 @@ type output struct {
 	want []uint32 // what ref left there, then the guard
 	kind kind
 	tol  tolerance
+}
+
+// twin is two stretches of outputs that must hold the same bits.
+type twin struct {
+	what   string
+	a, b   int // of bench.outputs
+	atA    int // words
+	atB, n int // words
 }
 
 // guardWords follow each output.
@@ -144,12 +154,19 @@ func (b *bench) finish(result *Result) error {
 		return err
 	}
 	result.Shapes = len(b.runs)
-	for _, o := range b.outputs {
+	written := make([][]byte, len(b.outputs))
+	for i, o := range b.outputs {
 		n := 4 * len(o.want)
 		if err := o.compare(data[:n], result); err != nil {
 			return err
 		}
-		data = data[n:]
+		written[i], data = data[:n], data[n:]
+	}
+	for _, t := range b.twins {
+		x, y := written[t.a][4*t.atA:][:4*t.n], written[t.b][4*t.atB:][:4*t.n]
+		if !bytes.Equal(x, y) {
+			return fmt.Errorf("%s: the bits differ", t.what)
+		}
 	}
 	return nil
 }

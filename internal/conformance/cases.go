@@ -95,6 +95,8 @@ var (
 	forceStrides = kernels.Tuning{MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
 	serialMatvec = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
 	serialMatmul = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
+	serialBoth   = kernels.Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
+	onePipeline  = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 )
 
 // Cases lists the cases of a level.
@@ -133,7 +135,8 @@ func Cases(level Level) []Case {
 		few := func(b *bench) error { return linearCase(b, f, fewRows) }
 		many := func(b *bench) error { return linearCase(b, f, manyRows) }
 		add("matvec/"+f.String(), &forceMatvec, few)
-		add("matvec_serial/"+f.String(), &serialMatvec, few)
+		add("matmul_serial_1/"+f.String(), &serialMatvec, few)
+		add("matmul_serial_1_4/"+f.String(), &serialBoth, few)
 		add("matmul/"+f.String(), &forceMatmul, many)
 		add("matmul_serial/"+f.String(), &serialMatmul, few)
 	}
@@ -153,5 +156,17 @@ func Cases(level Level) []Case {
 	add("silu_mul", nil, siluMulCase)
 	add("gather_rows", nil, gatherRowsCase)
 	add("argmax", nil, argmaxCase)
+	for _, t := range []struct {
+		name   string
+		tuning *kernels.Tuning
+	}{{"deterministic", &onePipeline}, {"deterministic_serial", &serialBoth}} {
+		for _, f := range quant.Formats() {
+			add(t.name+"/linear/"+f.String(), t.tuning, func(b *bench) error { return sameLinear(b, f) })
+		}
+		for _, kv := range quant.KVTypes() {
+			add(t.name+"/attention/"+kv.String(), t.tuning, func(b *bench) error { return sameAttention(b, kv, 64) })
+		}
+		add(t.name+"/rms_norm", t.tuning, sameNorm)
+	}
 	return list
 }

@@ -15,7 +15,7 @@ type linearShape struct {
 	bias, add          bool
 }
 
-// fewRows are edges of matvec, matvec_serial and matmul_serial: one to five tokens, rows around those of a workgroup. A K of
+// fewRows are edges of matvec and matmul_serial: one to five tokens, rows around those of a workgroup. A K of
 // 0 means a row of one group, of three groups, and so on.
 var fewRows = []linearShape{
 	{rows: 1, bucket: 1, n: 1, k: 1, parts: 1},

@@ -47,10 +47,10 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			list = append(list, wgsl.Consts{"ROWS_M": 1, "WIDE": 1}, wgsl.Consts{"ROWS_M": 4, "WIDE": 1})
 		}
 		return list
-	case "matvec_serial":
-		list := []wgsl.Consts{{"WIDE": 0}}
+	case "matmul_serial":
+		list := []wgsl.Consts{{"TOKENS": 1, "FOURS": 2, "WIDE": 0}, {"TOKENS": 4, "FOURS": 4, "WIDE": 0}}
 		if f.Group%32 == 0 {
-			list = append(list, wgsl.Consts{"WIDE": 1})
+			list = append(list, wgsl.Consts{"TOKENS": 1, "FOURS": 2, "WIDE": 1}, wgsl.Consts{"TOKENS": 4, "FOURS": 4, "WIDE": 1})
 		}
 		return list
 	case "rope", "paged_attn_reduce", "kv_store_i8":

@@ -35,7 +35,8 @@ type attnParams struct {
 const MaxPositions = 4 * maxLoop / BlockSize * BlockSize
 
 // Attention computes causal attention of each row over the positions 0 to its own of its sequence, which must be in the
-// cache already. It runs decode and reduce for few rows and prefill for many; rows may belong to any sequences in both.
+// cache already. It runs decode and reduce for few rows and prefill for many; rows may belong to any sequences in both. With
+// Tuning.Deterministic decode and reduce serve all rows, and cut a context where its positions say.
 func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -46,16 +47,20 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	var decode func(rows int) []*dispatch
 	var many *dispatch
 	var err error
+	few := min(a.Rows, s.tuning.PrefillRows-1) // most rows of decode and reduce
 	switch {
 	case s.tuning.BarrierFree:
+		few = 0
 		many, err = s.attnSerial(&a)
-	case a.Rows >= s.tuning.PrefillRows:
+	case s.tuning.Deterministic:
+		few = a.Rows
+	case a.Rows > few:
 		many, err = s.attnPrefill(&a)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if few := min(a.Rows, s.tuning.PrefillRows-1); few >= 1 && !s.tuning.BarrierFree {
+	if few >= 1 {
 		if decode, err = s.attnDecode(&a, few); err != nil {
 			return nil, err
 		}
@@ -63,7 +68,7 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	return &op{
 		name: "attention", rows: a.Rows,
 		choose: func(rows int) []*dispatch {
-			if decode != nil && rows < s.tuning.PrefillRows {
+			if rows <= few {
 				return decode(rows)
 			}
 			return []*dispatch{many}

@@ -66,16 +66,26 @@ type Part struct {
 type Tuning struct {
 	// BarrierFree takes the _serial variants.
 	BarrierFree bool
-	// MatmulRows is the least number of rows for which Linear takes matmul instead of matvec.
+	// MatmulRows is the least number of rows for which Linear takes the kernel for many instead of that for few.
 	MatmulRows int
 	// PrefillRows is the least number of rows for which Attention takes the prefill kernel. The serial kernel serves both.
 	PrefillRows int
 	// Workgroups is how many keep the device busy: the fewer rows a step has, the more parts a context is cut into.
 	Workgroups int
+	// Deterministic makes every row independent of the step that it is computed in: the order of its sums depends on the
+	// shapes of the model, on its position, and on nothing else. Linear and Attention then have one pipeline each for all
+	// rows, and MatmulRows, PrefillRows and Workgroups say nothing.
+	//
+	// With BarrierFree it changes nothing: the serial kernels are of this kind anyway.
+	Deterministic bool
 }
 
 // TuningFor is the choice that suits a device.
 func TuningFor(info gpu.Info) Tuning {
+	if info.Kind == gpu.KindCPU {
+		// Its kernels have one way to compute, whatever the name.
+		return Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
+	}
 	if info.BarrierFree {
 		return Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1}
 	}

@@ -16,7 +16,7 @@ import (
 // paramsOf are the Go structs that are written into the Params of each kernel.
 var paramsOf = map[string]any{
 	"embed": embedParams{}, "rms_norm": rmsNormParams{}, "rms_norm_serial": rmsNormParams{},
-	"matvec": linearParams{}, "matvec_serial": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{},
+	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{},
 	"rope": ropeParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": attnParams{}, "paged_attn_decode": attnDecodeParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
@@ -98,7 +98,15 @@ func TestLinearChoosesByRows(t *testing.T) {
 			64: "matmul f32",
 		}},
 		{TuningFor(gpu.Info{BarrierFree: true}), map[int]string{
-			1: "matvec_serial f32 WIDE=0", 2: "matmul_serial f32", 64: "matmul_serial f32",
+			1: "matmul_serial f32 FOURS=2 TOKENS=1 WIDE=0", 2: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
+			5:  "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0 + matmul_serial f32 FOURS=2 TOKENS=1 WIDE=0",
+			64: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
+		}},
+		{TuningFor(gpu.Info{BarrierFree: true, Kind: gpu.KindCPU}), map[int]string{
+			1: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0", 5: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
+		}},
+		{Tuning{Deterministic: true, MatmulRows: 9}, map[int]string{
+			1: "matvec f32 ROWS_M=4 WIDE=0", 4: "matvec f32 ROWS_M=4 WIDE=0", 64: "matvec f32 ROWS_M=4 WIDE=0",
 		}},
 	} {
 		s := NewTuned(f.dev, c.tuning)
@@ -107,7 +115,11 @@ func TestLinearChoosesByRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		for rows, want := range c.want {
-			if got := o.(*op).choose(rows)[0].pipeline.desc.Label; got != want {
+			var labels []string
+			for _, d := range o.(*op).choose(rows) {
+				labels = append(labels, d.pipeline.desc.Label)
+			}
+			if got := strings.Join(labels, " + "); got != want {
 				t.Errorf("%d rows take %q, want %q", rows, got, want)
 			}
 		}

@@ -20,30 +20,41 @@ type LinearArgs struct {
 	Step    gpu.Binding // holds the rows that a step really has
 }
 
-// linearParams are the Params of matvec, matmul and their serial variants.
+// linearParams are the Params of matvec, matmul and matmul_serial.
 type linearParams struct {
 	K, N, XStride, YStride, YOffset, Flags, Pad0, Pad1 uint32
 }
 
 // The bits of linearParams.Flags.
 const (
-	flagAdd  = 1
-	flagBias = 2
+	flagAdd   = 1
+	flagBias  = 2
+	flagApart = 4 // of matmul_serial
 )
 
-// variant is one kernel that can compute a linear layer.
+// variant is one kernel that can compute a linear layer, or some rows of it.
 type variant struct {
-	name    string
-	maxRows int // the largest bucket that it serves
-	consts  func(format quant.Format, k int) wgsl.Consts
-	grid    func(n int) func(rows int) [3]uint32
+	name   string
+	flags  uint32
+	consts func(format quant.Format, k int) wgsl.Consts
+	grid   func(n int) func(rows int) [3]uint32
+}
+
+// choice is one way to compute a linear layer: a variant, or some that share the rows.
+type choice struct {
+	suits    func(rows int) bool // whether it suits a bucket
+	variants []variant
+	recorded []*dispatch
 }
 
 // Linear multiplies rows by a weight matrix:
 //
 //	y[m, YOffset+j] (+)= dot(x[m], w[j]) + bias[YOffset+j]
 //
-// It runs matvec for few rows and matmul for many, each in the variant that suits the device.
+// It runs matvec for few rows and matmul for many, or the serial variants of both where these suit the device.
+//
+// A row's sums have the same order for every number of rows and every place in them with Tuning.Deterministic, and with
+// Tuning.BarrierFree always.
 func (s *Set) Linear(a LinearArgs) (Op, error) {
 	if a.XStride == 0 {
 		a.XStride = a.W.K
@@ -54,27 +65,29 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	variants := s.linearVariants(a.Rows)
-	recorded := make([][]*dispatch, len(variants))
-	for i, v := range variants {
-		for _, part := range a.W.Parts {
-			p, err := s.pipeline(v.name, &part.Format, v.consts(part.Format, a.W.K))
-			if err != nil {
-				return nil, err
+	choices := s.linearChoices(a.Rows)
+	for i := range choices {
+		c := &choices[i]
+		for _, v := range c.variants {
+			for _, part := range a.W.Parts {
+				p, err := s.pipeline(v.name, &part.Format, v.consts(part.Format, a.W.K))
+				if err != nil {
+					return nil, err
+				}
+				group, err := s.bind(p, a.params(part, v.flags), a.Step, a.X, part.Data, part.Scales, a.Bias, a.Y)
+				if err != nil {
+					return nil, err
+				}
+				c.recorded = append(c.recorded, &dispatch{p, group, v.grid(part.Rows)})
 			}
-			group, err := s.bind(p, a.params(part), a.Step, a.X, part.Data, part.Scales, a.Bias, a.Y)
-			if err != nil {
-				return nil, err
-			}
-			recorded[i] = append(recorded[i], &dispatch{p, group, v.grid(part.Rows)})
 		}
 	}
 	return &op{
 		name: "linear", rows: a.Rows, traffic: a.traffic,
 		choose: func(rows int) []*dispatch {
-			for i, v := range variants {
-				if rows <= v.maxRows {
-					return recorded[i]
+			for _, c := range choices {
+				if c.suits(rows) {
+					return c.recorded
 				}
 			}
 			panic("BUG: no kernel for the rows of a linear layer")
@@ -82,24 +95,37 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	}, nil
 }
 
-// linearVariants lists the kernels that buckets of up to rows rows need, for the smallest buckets first.
-func (s *Set) linearVariants(rows int) []variant {
+// linearChoices lists the ways to compute buckets of up to rows rows. The first that suits a bucket is taken.
+func (s *Set) linearChoices(rows int) []choice {
 	few := min(s.tuning.MatmulRows-1, rows)
-	var list []variant
-	switch {
-	case s.tuning.BarrierFree && few >= 1:
-		list = append(list, s.matvecSerial(few))
-	case few >= 1:
-		list = append(list, s.matvec(1, 1))
-		if few > 1 {
-			list = append(list, s.matvec(4, few))
-		}
+	var list []choice
+	add := func(suits func(rows int) bool, variants ...variant) {
+		list = append(list, choice{suits: suits, variants: variants})
 	}
-	if rows > few {
-		if s.tuning.BarrierFree {
-			return append(list, s.matmulSerial(rows))
+	upTo := func(most int) func(int) bool { return func(rows int) bool { return rows <= most } }
+	switch {
+	case s.tuning.BarrierFree:
+		if few >= 1 {
+			add(upTo(few), s.matmulSerial(1, false))
 		}
-		return append(list, s.matmul(rows))
+		if few >= 1 && rows > serialTokens {
+			add(func(rows int) bool { return rows%serialTokens == 1 }, s.matmulSerial(serialTokens, true), s.matmulSerial(1, true))
+		}
+		if rows > few {
+			add(upTo(rows), s.matmulSerial(serialTokens, false))
+		}
+	case s.tuning.Deterministic:
+		add(upTo(rows), s.matvec(4)) // one pipeline for all rows
+	default:
+		if few >= 1 {
+			add(upTo(1), s.matvec(1))
+		}
+		if few > 1 {
+			add(upTo(few), s.matvec(4))
+		}
+		if rows > few {
+			add(upTo(rows), s.matmul())
+		}
 	}
 	return list
 }
@@ -119,10 +145,10 @@ func (a *LinearArgs) check() error {
 	return c.err
 }
 
-func (a *LinearArgs) params(part Part) linearParams {
+func (a *LinearArgs) params(part Part, flags uint32) linearParams {
 	p := linearParams{
 		K: uint32(a.W.K), N: uint32(part.Rows), XStride: uint32(a.XStride), YStride: uint32(a.YStride),
-		YOffset: uint32(a.YOffset + part.Row0),
+		YOffset: uint32(a.YOffset + part.Row0), Flags: flags,
 	}
 	if a.Add {
 		p.Flags |= flagAdd

@@ -6,12 +6,10 @@ import (
 	"github.com/pagelight/pagelight/wgsl"
 )
 
-// Shape of the workgroups of matvec and matvec_serial.
+// Shape of the workgroups of matvec.
 const (
-	matvecWG       = 128
-	matvecLanes    = 32 // invocations per row
-	serialWG       = 32
-	matvecSerialWG = 4 * serialWG // rows per workgroup
+	matvecWG    = 128
+	matvecLanes = 32 // invocations per row
 )
 
 // wide says whether 32 weights at a time share a scale.
@@ -23,27 +21,15 @@ func wide(f quant.Format, k int) uint32 {
 }
 
 // matvec takes rowsM tokens per workgroup.
-func (s *Set) matvec(rowsM, maxRows int) variant {
+func (s *Set) matvec(rowsM int) variant {
 	return variant{
-		name: "matvec", maxRows: maxRows,
+		name: "matvec",
 		consts: func(f quant.Format, k int) wgsl.Consts {
 			return wgsl.Consts{"ROWS_M": uint32(rowsM), "WIDE": wide(f, k)}
 		},
 		grid: func(n int) func(int) [3]uint32 {
 			return func(rows int) [3]uint32 {
 				return gpu.Grid(ceil(n, matvecWG/matvecLanes), ceil(rows, rowsM), s.limits.MaxWorkgroupsPerDim)
-			}
-		},
-	}
-}
-
-func (s *Set) matvecSerial(maxRows int) variant {
-	return variant{
-		name: "matvec_serial", maxRows: maxRows,
-		consts: func(f quant.Format, k int) wgsl.Consts { return wgsl.Consts{"WIDE": wide(f, k)} },
-		grid: func(n int) func(int) [3]uint32 {
-			return func(rows int) [3]uint32 {
-				return gpu.Grid(ceil(n, matvecSerialWG), rows, s.limits.MaxWorkgroupsPerDim)
 			}
 		},
 	}

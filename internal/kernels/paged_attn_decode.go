@@ -8,15 +8,23 @@ import (
 type attnDecodeParams struct {
 	Heads, KVHeads, RowStride, MaxBlocks uint32
 	Scale                                float32
-	Parts, Pad0, Pad1                    uint32
+	Parts, Row0, Rows                    uint32
 }
 
-// decodePart is the number of tokens in a partition of the context.
-const decodePart = 64
+const (
+	decodePart = 64 // tokens in a partition of the context
+	decodeRows = 64 // most rows of one dispatch, which bounds the scratch
+	// fixedParts is the number of partitions with Tuning.Deterministic, whatever the step and the longest context: more
+	// than short contexts need, which costs little, for partitions without tokens end at once.
+	fixedParts = 16
+)
 
 // decodeParts is the number of partitions for rows rows: enough workgroups for the device, no more than the context has, and
 // few distinct numbers, for each needs bind groups of its own.
 func (s *Set) decodeParts(rows, heads, maxBlocks int) int {
+	if s.tuning.Deterministic {
+		return fixedParts
+	}
 	most := ceil(maxBlocks*BlockSize, decodePart)
 	want := min(ceil(s.tuning.Workgroups, rows*heads), most)
 	parts := 1
@@ -26,7 +34,7 @@ func (s *Set) decodeParts(rows, heads, maxBlocks int) int {
 	return min(parts, most)
 }
 
-// attnDecode splits the context over workgroups and combines what they found, for at most rows rows.
+// attnDecode splits the context over workgroups and combines what they found, for at most rows rows, decodeRows at a time.
 func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch, error) {
 	consts := wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV), "PART": decodePart}
 	decode, err := s.pipeline("paged_attn_decode", nil, consts)
@@ -38,35 +46,43 @@ func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch
 		return nil, err
 	}
 	size := int64(0)
-	recorded := map[int][]*dispatch{} // by partitions
+	recorded := map[int][]*dispatch{} // by partitions: two for each decodeRows rows
 	for m := 1; m <= rows; m++ {
 		parts := s.decodeParts(m, a.Heads, a.MaxBlocks)
-		size = max(size, 4*int64(m)*int64(a.Heads)*int64(parts)*int64(a.HeadDim+2))
-		if recorded[parts] == nil {
-			recorded[parts] = []*dispatch{
-				{pipeline: decode, grid: func(rows int) [3]uint32 {
-					return [3]uint32{uint32(a.Heads), uint32(parts), uint32(rows)}
-				}},
-				{pipeline: reduce, grid: s.elementwise(a.Heads*a.HeadDim, elementWG)},
-			}
+		size = max(size, 4*int64(min(m, decodeRows))*int64(a.Heads)*int64(parts)*int64(a.HeadDim+2))
+		if 2*ceil(m, decodeRows) <= len(recorded[parts]) {
+			continue
 		}
+		row0 := (m - 1) / decodeRows * decodeRows
+		here := func(rows int) int { return min(decodeRows, rows-row0) }
+		all := s.elementwise(a.Heads*a.HeadDim, elementWG)
+		recorded[parts] = append(recorded[parts],
+			&dispatch{pipeline: decode, grid: func(rows int) [3]uint32 {
+				return [3]uint32{uint32(a.Heads), uint32(parts), uint32(here(rows))}
+			}},
+			&dispatch{pipeline: reduce, grid: func(rows int) [3]uint32 { return all(here(rows)) }})
 	}
 	s.later(size, func(scratch gpu.Buffer) (err error) {
 		for parts, list := range recorded {
-			params := attnDecodeParams{
-				Heads: uint32(a.Heads), KVHeads: uint32(a.KVHeads), RowStride: uint32(a.RowStride),
-				MaxBlocks: uint32(a.MaxBlocks), Scale: a.Scale, Parts: uint32(parts),
-			}
-			list[0].group, err = s.bind(decode, params, a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, scratch)
-			if err != nil {
-				return err
-			}
-			list[1].group, err = s.bind(reduce, reduceParams{Heads: uint32(a.Heads), Parts: uint32(parts)}, a.Step, scratch, a.Out)
-			if err != nil {
-				return err
+			for i := 0; i < len(list); i += 2 {
+				row0 := uint32(i / 2 * decodeRows)
+				params := attnDecodeParams{
+					Heads: uint32(a.Heads), KVHeads: uint32(a.KVHeads), RowStride: uint32(a.RowStride), MaxBlocks: uint32(a.MaxBlocks),
+					Scale: a.Scale, Parts: uint32(parts), Row0: row0, Rows: decodeRows,
+				}
+				list[i].group, err = s.bind(decode, params, a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, scratch)
+				if err != nil {
+					return err
+				}
+				reduced := reduceParams{Heads: uint32(a.Heads), Parts: uint32(parts), Row0: row0, Rows: decodeRows}
+				if list[i+1].group, err = s.bind(reduce, reduced, a.Step, scratch, a.Out); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
-	return func(rows int) []*dispatch { return recorded[s.decodeParts(rows, a.Heads, a.MaxBlocks)] }, nil
+	return func(rows int) []*dispatch {
+		return recorded[s.decodeParts(rows, a.Heads, a.MaxBlocks)][:2*ceil(rows, decodeRows)]
+	}, nil
 }

@@ -66,7 +66,7 @@ func newDecoder(l *lab, s shape, f quant.Format, rows, context int) *decoder {
 	}
 	linear := func(step, x gpu.Buffer, k, n int, y gpu.Buffer, flags int) gpu.Command {
 		data, scales := matrix(n, k)
-		return l.dispatch("matmul_serial", c, params(k, n, k, n, 0, flags), step, x, data, scales, none, y)
+		return l.dispatch("matmul", c, params(k, n, k, n, 0, flags), step, x, data, scales, none, y)
 	}
 	embed, embedScales := matrix(s.vocab, s.hidden)
 	list := []gpu.Command{l.dispatch("embed", c, params(s.hidden, 0, s.vocab), step, d.tokens, embed, embedScales, x)}
@@ -91,7 +91,7 @@ func newDecoder(l *lab, s shape, f quant.Format, rows, context int) *decoder {
 	d.back = must(l.t, back, err)
 	list = append(list,
 		l.dispatch("gather_rows", nil, params(s.hidden, s.hidden), one, l.words(storage, uint32(rows-1)), x, last),
-		l.dispatch("matvec_serial", c, params(s.hidden, s.vocab, s.hidden, s.vocab), one, last, embed, embedScales, none, logits),
+		l.dispatch("matmul", c, params(s.hidden, s.vocab, s.hidden, s.vocab), one, last, embed, embedScales, none, logits),
 		l.dispatch("argmax_partial", nil, params(s.vocab, s.vocab, 64), one, logits, partial),
 		l.dispatch("argmax_reduce", nil, params(64), one, partial, ids),
 		gpu.Command{CopySrc: ids, CopyDst: d.back, CopySize: 4})

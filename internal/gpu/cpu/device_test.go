@@ -123,7 +123,7 @@ func (l *lab) run(commands ...gpu.Command) error {
 
 func bits(f float32) uint32 { return math.Float32bits(f) }
 
-var f32Weights = map[string]uint32{"WEIGHT": uint32(quant.F32)}
+var f32Weights = map[string]uint32{"WEIGHT": uint32(quant.F32), "TOKENS": 4}
 
 func TestInfo(t *testing.T) {
 	l := open(t, Options{Workers: 3})
@@ -216,8 +216,8 @@ func TestAttention(t *testing.T) {
 			l.dispatch("rope", c, l.words(uniform, 3, 4*d, 0, 0), step, tokens, table, qkv),
 			l.dispatch("kv_store", c, l.words(uniform, 1, 4*d, 2*d, 3*d), step, tokens, qkv, k, v),
 			l.dispatch("paged_attn_serial", c, l.words(uniform, 2, 1, 4*d, 1, scale, 0, 0, 0), step, tokens, blocks, qkv, k, v, out),
-			l.dispatch("paged_attn_decode", c, l.words(uniform, 2, 1, 4*d, 1, scale, 3, 0, 0), step, tokens, blocks, qkv, k, v, partial),
-			l.dispatch("paged_attn_reduce", c, l.words(uniform, 2, 3, 0, 0), step, partial, combined))
+			l.dispatch("paged_attn_decode", c, l.words(uniform, 2, 1, 4*d, 1, scale, 3, 0, 64), step, tokens, blocks, qkv, k, v, partial),
+			l.dispatch("paged_attn_reduce", c, l.words(uniform, 2, 3, 0, 64), step, partial, combined))
 		if err != nil {
 			t.Fatal(err)
 		}

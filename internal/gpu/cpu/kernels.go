@@ -56,9 +56,8 @@ var kernels = map[string]kernel{
 	"rms_norm":           {layout(2, 1), rmsNorm},
 	"rms_norm_serial":    {layout(2, 1), rmsNorm},
 	"matvec":             {layout(4, 1), matmul},
-	"matvec_serial":      {layout(4, 1), matmul},
 	"matmul":             {layout(4, 1), matmul},
-	"matmul_serial":      {layout(4, 1), matmul},
+	"matmul_serial":      {layout(4, 1), matmulSerial},
 	"rope":               {layout(2, 1), rope},
 	"kv_store":           {layout(2, 2), kvStore},
 	"kv_store_i8":        {layout(2, 2), kvStoreI8},
@@ -100,11 +99,39 @@ func rmsNorm(consts) ([]phase, error) {
 
 // The flags of matvec and matmul.
 const (
-	flagAdd  = 1
-	flagBias = 2
+	flagAdd   = 1
+	flagBias  = 2
+	flagApart = 4 // of matmul_serial
 )
 
 func matmul(c consts) ([]phase, error) {
+	return matmulOf(c, func(rows int, _ uint32) (first, end int) { return 0, rows })
+}
+
+// matmulSerial shares the rows with another dispatch where the flags say so: with TOKENS = 1 it computes the last row if
+// that is alone in its four, with TOKENS = 4 all others.
+func matmulSerial(c consts) ([]phase, error) {
+	tokens, err := c.get("TOKENS")
+	if err != nil {
+		return nil, err
+	}
+	return matmulOf(c, func(rows int, flags uint32) (first, end int) {
+		switch {
+		case flags&flagApart == 0:
+			return 0, rows
+		case tokens == 1 && rows%4 == 1:
+			return rows - 1, rows
+		case tokens == 1:
+			return 0, 0
+		case rows%4 == 1:
+			return 0, rows - 1
+		}
+		return 0, rows
+	})
+}
+
+// matmulOf is matmul for some of the rows.
+func matmulOf(c consts, share func(rows int, flags uint32) (first, end int)) ([]phase, error) {
 	var a ref.MatmulArgs
 	var x []float64 // X widened, by the first phase
 	var err error
@@ -113,8 +140,10 @@ func matmul(c consts) ([]phase, error) {
 	return []phase{{
 		func(v *views) (int, int) {
 			k, n := v.dim(0, "k"), v.dim(1, "n")
-			a.M, a.XStride, a.YStride, a.YOffset = v.rows, v.dim(2, "x_stride"), v.dim(3, "y_stride"), v.dim(4, "y_offset")
+			a.XStride, a.YStride, a.YOffset = v.dim(2, "x_stride"), v.dim(3, "y_stride"), v.dim(4, "y_offset")
 			flags := v.param(5)
+			first, end := share(v.rows, flags)
+			a.M = end - first
 			v.matrix(&a.W, n, k, 3, 4)
 			if k > a.XStride {
 				v.fail("k %d exceeds x_stride %d", k, a.XStride)
@@ -130,15 +159,21 @@ func matmul(c consts) ([]phase, error) {
 			a.Y = v.floats(6, "y", v.rows*a.YStride)
 			a.Add = flags&flagAdd != 0
 			if v.err == nil {
-				x = v.widened(v.rows * k)
+				x = v.widened(a.M * k)
+				a.X, a.Y = a.X[first*a.XStride:], a.Y[first*a.YStride:]
 			}
-			return v.rows, k / 2
+			return a.M, k / 2
 		},
 		func(_ *ref.Scratch, lo, hi int) { a.Widen(x, lo, hi) },
 		drop,
 	}, {
 		// An item is four rows of weights, which MatmulFast takes together.
-		func(*views) (int, int) { return (a.W.Rows + 3) / 4, 4 * a.W.K * (2 + a.M) },
+		func(*views) (int, int) {
+			if a.M == 0 {
+				return 0, 0
+			}
+			return (a.W.Rows + 3) / 4, 4 * a.W.K * (2 + a.M)
+		},
 		func(s *ref.Scratch, lo, hi int) { ref.MatmulFast(&a, x, s, 4*lo, min(4*hi, a.W.Rows)) },
 		drop,
 	}}, err
@@ -246,8 +281,12 @@ func pagedAttnDecode(c consts) ([]phase, error) {
 	return rowwise(a, ref.PagedAttnDecode, func(a *ref.PagedAttnDecodeArgs, v *views) (int, int) {
 		attnArgs(v, &a.PagedAttnArgs)
 		a.Parts = v.count(5, "parts")
-		a.Partial = v.floats(7, "partial", v.rows*a.Heads*a.Parts*(a.K.HeadDim+2))
-		return v.rows, attnCost(&a.PagedAttnArgs) * a.K.KVHeads
+		row0, rows := v.part(6, 7)
+		a.Partial = v.floats(7, "partial", rows*a.Heads*a.Parts*(a.K.HeadDim+2))
+		if v.err == nil {
+			a.Tokens, a.QKV = a.Tokens[row0:row0+rows], a.QKV[row0*a.RowStride:]
+		}
+		return rows, attnCost(&a.PagedAttnArgs) * a.K.KVHeads
 	}), err
 }
 
@@ -260,9 +299,13 @@ func pagedAttnReduce(c consts) ([]phase, error) {
 		if a.Parts == 0 {
 			v.fail("no parts")
 		}
-		a.Partial = v.floats(2, "partial", v.rows*a.Heads*a.Parts*(a.HeadDim+2))
+		row0, rows := v.part(2, 3)
+		a.Partial = v.floats(2, "partial", rows*a.Heads*a.Parts*(a.HeadDim+2))
 		a.Out = v.floats(3, "out", v.rows*a.Heads*a.HeadDim)
-		return v.rows, 10 * a.Heads * a.Parts * a.HeadDim
+		if v.err == nil {
+			a.Out = a.Out[row0*a.Heads*a.HeadDim:]
+		}
+		return rows, 10 * a.Heads * a.Parts * a.HeadDim
 	}), err
 }
 
@@ -483,6 +526,13 @@ func (v *views) param(i int) uint32 {
 		return 0
 	}
 	return v.params[i]
+}
+
+// part is the rows of a dispatch that computes some of a step's: the fields first and count of Params say which, as far as
+// the step has them.
+func (v *views) part(first, count int) (row0, rows int) {
+	row0 = min(v.dim(first, "row0"), v.rows)
+	return row0, min(v.dim(count, "rows"), v.rows-row0)
 }
 
 // float is field i of Params, an f32.
