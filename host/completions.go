@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/internal/openai"
 )
 
@@ -33,15 +32,8 @@ func (s *Server) complete(endpoint openai.Endpoint) http.HandlerFunc {
 			s.refuse(w, r, err)
 			return
 		}
-		if len(call.Ignored) > 0 {
-			w.Header().Set("X-Pagelight-Ignored", openai.IgnoredHeader(call.Ignored))
-		}
-		eng, err := s.currentEngine()
-		if err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		model, err := s.servedModel(eng, call.Model)
+		sayIgnored(w, call.Ignored)
+		eng, model, err := s.engineFor(call.Model)
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -50,17 +42,31 @@ func (s *Server) complete(endpoint openai.Endpoint) http.HandlerFunc {
 		defer cancel()
 		e := entryOf(r)
 		e.id = s.newID(endpoint)
-		call.Request.ID = e.id
 		reply := openai.NewReply(call, e.id, model, "", s.now())
 		answer := s.answerWhole
 		if call.Stream {
 			answer = s.answerStream
 		}
-		err = answer(ctx, w, eng, call, reply)
+		err = answer(ctx, w, eng, reply)
 		e.usage, e.err = reply.Usage(), err
 		s.note(eng, err)
 		e.cancelled = errors.Is(err, context.Canceled)
 	}
+}
+
+// sayIgnored names the fields that nobody understood.
+func sayIgnored(w http.ResponseWriter, names []string) {
+	if len(names) > 0 {
+		w.Header().Set("X-Pagelight-Ignored", openai.IgnoredHeader(names))
+	}
+}
+
+// engineFor returns the engine for a request that asks for a model by name, and the name for the answer.
+func (s *Server) engineFor(asked string) (eng Engine, model string, err error) {
+	if eng, err = s.currentEngine(); err == nil {
+		model, err = s.servedModel(eng, asked)
+	}
+	return eng, model, err
 }
 
 // refuse answers a request that did not get as far as the engine.
@@ -76,8 +82,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // generate runs a request and calls each for its events; it returns what went wrong, in the words for the client.
-func (s *Server) generate(ctx context.Context, eng Engine, call *openai.Call, reply *openai.Reply, each func(engine.Event) error) error {
-	for ev, err := range eng.Generate(ctx, call.Request) {
+func (s *Server) generate(ctx context.Context, eng Engine, reply *openai.Reply, each func(openai.Event) error) error {
+	for ev, err := range reply.Run(ctx, eng) {
 		if err != nil {
 			if ctx.Err() != nil { // however the engine words it
 				return context.Cause(ctx)
@@ -92,8 +98,8 @@ func (s *Server) generate(ctx context.Context, eng Engine, call *openai.Call, re
 }
 
 // answerWhole answers in one piece.
-func (s *Server) answerWhole(ctx context.Context, w http.ResponseWriter, eng Engine, call *openai.Call, reply *openai.Reply) error {
-	err := s.generate(ctx, eng, call, reply, func(ev engine.Event) error { reply.Add(ev); return nil })
+func (s *Server) answerWhole(ctx context.Context, w http.ResponseWriter, eng Engine, reply *openai.Reply) error {
+	err := s.generate(ctx, eng, reply, func(ev openai.Event) error { reply.Add(ev); return nil })
 	switch {
 	case errors.Is(err, context.Canceled): // nobody is there to be told
 	case err != nil:

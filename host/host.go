@@ -5,12 +5,13 @@
 //	GET  /v1/models, /v1/models/{id}             the served model under each of its names
 //	GET  /v1/stream                              WebSocket: many requests over one connection
 //	GET  /api/info                               what the engine is and what it is doing
-//	GET  /health, /version                       for machines; no key needed
+//	POST /tokenize, /detokenize                  text to token ids and back
+//	GET  /health, /version, /metrics             for machines; no key needed
 //	GET  /models/...                             model files for the tab
 //	GET  /...                                    the page
 //
-// The handler works before there is an engine: SetProgress and SetEngine say how far it is. It knows an engine by three
-// methods and no device.
+// The handler works before there is an engine: SetProgress and SetEngine say how far it is. It knows an engine by
+// an interface and no device.
 package host
 
 import (
@@ -48,7 +49,13 @@ const (
 )
 
 // Engine is what the host needs of *engine.Engine.
-type Engine = openai.Engine
+type Engine interface {
+	openai.Engine
+	Tokenize(text string, special bool) ([]int32, error)
+	TokenizeBare(text string, special bool) ([]int32, error)
+	Piece(id int32) (piece string, ok bool)
+	RenderChat(ctx context.Context, messages []engine.Message, addGenerationPrompt *bool) (string, error)
+}
 
 // Config says what to serve.
 type Config struct {
@@ -56,7 +63,7 @@ type Config struct {
 	// ServedModelNames are the names that requests may use; answers to requests without a name use the first. Empty: the
 	// engine's own name.
 	ServedModelNames []string
-	// APIKey, if not empty, must come with every request under /v1 and /api: as "Authorization: Bearer KEY", or, since a
+	// APIKey, if not empty, must come with every request under /v1 and /api, to /tokenize and /detokenize: as "Authorization: Bearer KEY", or, since a
 	// page cannot set headers for a WebSocket, as the subprotocol "bearer.KEY" beside "pagelight".
 	APIKey string
 	// AllowedOrigins are the origins ("https://chat.example") whose pages may use the API; "null" is one of them. The page
@@ -81,6 +88,7 @@ type Server struct {
 	handler http.Handler
 	keySum  [sha256.Size]byte
 	created time.Time
+	metrics *metrics
 
 	// The lifetime of every request; ended with errDraining when a drain has waited long enough.
 	lifetime context.Context
@@ -127,7 +135,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Version = "dev"
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, engine: cfg.Engine, created: time.Now(), draining: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, created: time.Now(), metrics: newMetrics(), draining: make(chan struct{}),
 		keySum: sha256.Sum256([]byte(cfg.APIKey)),
 		newID:  openai.NewID, newRequestID: newRequestID, now: time.Now,
 		keepAlive: keepAliveAfter, writeTimeout: writeTimeout, bodyTimeout: bodyTimeout, pingInterval: pingInterval,
@@ -138,6 +146,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.handler = s.routes(access)
+	if cfg.Engine != nil {
+		s.SetEngine(cfg.Engine)
+	}
 	return s, nil
 }
 
@@ -150,6 +161,12 @@ func (s *Server) routes(access *access) http.Handler {
 	})
 	r.Handle("/health", only(s.health, http.MethodGet))
 	r.Handle("/version", only(s.version, http.MethodGet))
+	r.Handle("/metrics", only(s.metrics.handler.ServeHTTP, http.MethodGet))
+	r.Group(func(r chi.Router) { // beside /v1, as in vLLM
+		r.Use(access.guard, s.authenticate)
+		r.Handle("/tokenize", only(s.tokenize, http.MethodPost))
+		r.Handle("/detokenize", only(s.detokenize, http.MethodPost))
+	})
 	r.Route("/v1", func(r chi.Router) {
 		r.Use(access.guard, s.authenticate)
 		r.Handle("/chat/completions", only(s.complete(openai.ChatCompletions), http.MethodPost))
@@ -190,7 +207,12 @@ func (s *Server) SetEngine(e Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.engine, s.failed, s.lost = e, nil, nil
+	s.metrics.setEngine(e, s.modelNames(e)[0])
 }
+
+// Observer is what an engine must be opened with (engine.Config) for /metrics to count what it does; without, /metrics has
+// only what engine.Stats knows. What comes before SetEngine is not counted.
+func (s *Server) Observer() engine.Observer { return s.metrics }
 
 // SetFailed says that there will be no engine, and why.
 func (s *Server) SetFailed(err error) {

@@ -31,6 +31,11 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 //	"lost"         one event, then the device is lost
 //	"silent"       ends without a reason
 //	"panic"        panics; "late panic" after one event
+//	"full"         refused, since the queue is
+//	"stopped"      one event that a token id ends
+//
+// With several answers, "count" gives each of them one event in turn. Where probabilities are asked for, each token has
+// them: of the prompt those of "ab".
 type fakeEngine struct {
 	gate   chan struct{}
 	active atomic.Int64
@@ -45,6 +50,42 @@ func (e *fakeEngine) Info() engine.Info {
 
 func (e *fakeEngine) Stats() engine.Stats {
 	return engine.Stats{Running: int(e.active.Load()), Sequences: []engine.SeqStats{}}
+}
+
+// The fake's tokens are the characters of a text; 1 and 2 stand around it.
+
+func (e *fakeEngine) TokenizeBare(text string, _ bool) ([]int32, error) {
+	if strings.Contains(text, "\x00") {
+		return nil, &engine.ParamError{Field: "prompt", Reason: "not understood by the fake"}
+	}
+	return []int32(text), nil
+}
+
+func (e *fakeEngine) Tokenize(text string, special bool) ([]int32, error) {
+	ids, err := e.TokenizeBare(text, special)
+	return append(append([]int32{1}, ids...), 2), err
+}
+
+func (e *fakeEngine) Detokenize(ids []int32, _ bool) (string, error) {
+	for i, id := range ids {
+		if id > 0x10ffff {
+			return "", &engine.ParamError{Field: "token_ids", Reason: fmt.Sprint("unknown at position ", i)}
+		}
+	}
+	return string([]rune(ids)), nil
+}
+
+func (e *fakeEngine) Piece(id int32) (string, bool) { return "▁" + string(rune(id)), true }
+
+func (e *fakeEngine) RenderChat(_ context.Context, messages []engine.Message, generate *bool) (string, error) {
+	text := ""
+	for _, m := range messages {
+		text += m.Role[:1] + ":" + m.Content + "\n"
+	}
+	if generate == nil || *generate {
+		text += "a:"
+	}
+	return text, nil
 }
 
 func (e *fakeEngine) lastRequest() engine.Request {
@@ -73,7 +114,13 @@ func (e *fakeEngine) Generate(ctx context.Context, r engine.Request) iter.Seq2[e
 		text, n := textOf(r), 0
 		say := func(text string, reason engine.FinishReason) bool {
 			n++
-			ev := engine.Event{Text: text, TokenIDs: []int32{int32(n)}, FinishReason: reason, Usage: engine.Usage{PromptTokens: 7, CompletionTokens: n, TotalTokens: 7 + n}}
+			ev := engine.Event{Text: text, TokenIDs: []int32{int32(n)}, FinishReason: reason, Usage: fakeUsage(n)}
+			if r.Params.Logprobs != nil {
+				ev.Logprobs = []engine.TokenLogprob{fakeToken(text, 2, *r.Params.Logprobs)}
+			}
+			if n == 1 && r.Params.PromptLogprobs != nil {
+				ev.PromptLogprobs = fakePrompt(*r.Params.PromptLogprobs)
+			}
 			if reason != "" {
 				ev.Timing = engine.Timing{Queued: time.Millisecond, FirstToken: 2 * time.Millisecond, Decode: 3 * time.Millisecond}
 			}
@@ -112,6 +159,10 @@ func (e *fakeEngine) Generate(ctx context.Context, r engine.Request) iter.Seq2[e
 			if say("l", "") {
 				yield(engine.Event{}, fmt.Errorf("%w: it was reset", engine.ErrDeviceLost))
 			}
+		case "full":
+			yield(engine.Event{}, fmt.Errorf("submit: %w", engine.ErrQueueFull))
+		case "stopped":
+			yield(engine.Event{Text: "s", TokenIDs: []int32{9}, FinishReason: engine.FinishStop, StopReason: int32(9), Usage: fakeUsage(1)}, nil)
 		case "silent":
 		case "panic":
 			panic("a secret of the engine")
@@ -122,6 +173,18 @@ func (e *fakeEngine) Generate(ctx context.Context, r engine.Request) iter.Seq2[e
 		default:
 			if _, err := fmt.Sscanf(text, "count %d", &count); err != nil {
 				yield(engine.Event{}, &engine.ParamError{Field: "prompt", Reason: "not understood by the fake"})
+				return
+			}
+			if r.Params.PromptOnly {
+				ev := engine.Event{FinishReason: engine.FinishLength, Usage: fakeUsage(0)}
+				if r.Params.PromptLogprobs != nil {
+					ev.PromptLogprobs = fakePrompt(*r.Params.PromptLogprobs)
+				}
+				yield(ev, nil)
+				return
+			}
+			if r.N > 1 {
+				sayAll(r.N, count, yield)
 				return
 			}
 			for i := range count {
@@ -139,6 +202,40 @@ func (e *fakeEngine) Generate(ctx context.Context, r engine.Request) iter.Seq2[e
 			}
 		}
 	}
+}
+
+// sayAll counts for several answers: all say "1 ", then all say "2 ".
+func sayAll(answers, count int, yield func(engine.Event, error) bool) {
+	for k := range count {
+		for i := range answers {
+			ev := engine.Event{Index: i, Text: fmt.Sprintf("%d ", k+1), TokenIDs: []int32{int32(k + 1)}, Usage: fakeUsage(k + 1)}
+			if k == count-1 {
+				ev.FinishReason = engine.FinishLength
+			}
+			if !yield(ev, nil) {
+				return
+			}
+		}
+	}
+}
+
+func fakeUsage(n int) engine.Usage {
+	return engine.Usage{PromptTokens: 7, CompletionTokens: n, TotalTokens: 7 + n, CachedTokens: 4}
+}
+
+// fakePrompt is the prompt "ab".
+func fakePrompt(alternatives int) []engine.TokenLogprob {
+	return []engine.TokenLogprob{{ID: 97, Text: "a", Bytes: []byte("a")}, fakeToken("b", 30, alternatives)}
+}
+
+// fakeToken is a token of the given rank with alternatives "A", "B" and so on.
+func fakeToken(text string, rank, alternatives int) engine.TokenLogprob {
+	t := engine.TokenLogprob{ID: 100, Text: text, Bytes: []byte(text), Logprob: -float64(rank), Rank: rank}
+	for i := range alternatives {
+		name := string(rune('A' + i))
+		t.Top = append(t.Top, engine.TokenLogprob{ID: int32(65 + i), Text: name, Bytes: []byte(name), Logprob: -1 - float64(i)/4, Rank: i + 1})
+	}
+	return t
 }
 
 var _ Engine = (*engine.Engine)(nil)

@@ -28,6 +28,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		// No WriteTimeout: a stream may be long. Each write has its own (observe).
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	logging, stopLogging := context.WithCancel(ctx)
+	defer stopLogging()
+	go s.logThroughput(logging, throughputInterval)
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }()
 	select {

@@ -9,19 +9,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/internal/openai"
 )
 
 // answerStream answers with server-sent events: one for each chunk, flushed with the engine's event that it came from, and
 // "[DONE]" at the end. The header is sent with the first event, so that a request that fails before has a proper status. An
 // error after that is an event too, and no [DONE] follows it: the answer is not whole.
-func (s *Server) answerStream(ctx context.Context, w http.ResponseWriter, eng Engine, call *openai.Call, reply *openai.Reply) error {
+func (s *Server) answerStream(ctx context.Context, w http.ResponseWriter, eng Engine, reply *openai.Reply) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	st := newEventStream(w, s.keepAlive, cancel)
 	defer st.stop()
-	err := s.generate(ctx, eng, call, reply, func(ev engine.Event) error {
+	err := s.generate(ctx, eng, reply, func(ev openai.Event) error {
 		chunks := reply.Chunks(ev)
 		if len(chunks) == 0 {
 			return nil

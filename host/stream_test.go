@@ -120,8 +120,9 @@ func TestErrorAfterKeepAliveIsAnEvent(t *testing.T) {
 
 func TestDisconnectCancels(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{
-		`{"prompt":"wait","stream":true}`, `{"prompt":"wait"}`, `{"prompt":"hang","stream":true}`, `{"prompt":"hang"}`,
+	for body, active := range map[string]int64{
+		`{"prompt":"wait","stream":true}`: 1, `{"prompt":"wait"}`: 1, `{"prompt":"hang","stream":true}`: 1, `{"prompt":"hang"}`: 1,
+		`{"prompt":["wait","hang","wait"],"stream":true}`: 3, `{"prompt":["hang","wait"],"n":2}`: 2,
 	} {
 		t.Run(body, func(t *testing.T) {
 			t.Parallel()
@@ -143,7 +144,7 @@ func TestDisconnectCancels(t *testing.T) {
 					_ = resp.Body.Close()
 				}
 			}()
-			eventually(t, "the engine has the request", func() bool { return eng.active.Load() == 1 })
+			eventually(t, "the engine has the request", func() bool { return eng.active.Load() == active })
 			cancel()
 			within(t, time.Second, "the engine is free", func() bool { return eng.active.Load() == 0 })
 			<-done

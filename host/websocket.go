@@ -51,13 +51,10 @@ func (s *Server) webSocket(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := s.requestContext(r)
 	defer cancel()
 	session := openai.NewSession(ctx, openai.SessionConfig{
-		Engine: s.currentEngine,
+		Engine: func() (openai.Engine, error) { return s.currentEngine() },
 		Model: func(asked string) (string, error) {
-			e, err := s.currentEngine()
-			if err != nil {
-				return "", err
-			}
-			return s.servedModel(e, asked)
+			_, model, err := s.engineFor(asked)
+			return model, err
 		},
 		Send: func(msg any) error {
 			b, err := openai.Marshal(msg)

@@ -176,7 +176,7 @@ func TestWebSocketChunksHaveTheExtension(t *testing.T) {
 	if p := last.Data.Pagelight; p == nil || p.Timing == nil || *p.Timing != (openai.Timing{Queued: 1, FirstToken: 2, Decode: 3}) || p.Place != "server" || p.Ignored != nil {
 		t.Errorf("last %+v", last.Data)
 	}
-	if usage.String() != "usage" || string(usage.Data.Usage) != `{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}` || done.Type != "done" {
+	if usage.String() != "usage" || string(usage.Data.Usage) != `{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":4}}` || done.Type != "done" {
 		t.Errorf("then %+v, %+v", usage, done)
 	}
 }

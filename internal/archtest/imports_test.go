@@ -73,6 +73,7 @@ var onlyIn = map[string][]string{
 	"syscall/js":                 {"internal/gpu/webgpujs", "wasm"},
 	"github.com/cogentcore":      {"internal/gpu/wgpunative"},
 	"github.com/go-chi":          {"host"},
+	"github.com/prometheus":      {"host"},
 	"nhooyr.io/websocket":        {"host"},
 	"net/http":                   {"host", "cmd/pagelight", "internal/browsertest", "internal/loadtest"},
 	"github.com/alecthomas":      {"cmd/pagelight"},

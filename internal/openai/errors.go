@@ -31,6 +31,7 @@ const (
 	CodeNoAdapter         = "no_adapter"
 	CodeNotEnoughMemory   = "not_enough_memory"
 	CodeTooManyRequests   = "too_many_requests"
+	CodeQueueFull         = "queue_full"
 	CodeOther             = "error"
 	maxFoundInMessage     = 40
 	maxIgnoredInHeader    = 32
@@ -117,6 +118,8 @@ func ErrorFor(err error) (status int, e Error) {
 		return 400, wireError(400, CodeInvalidValue, "", err.Error()) // what was asked for is not what this model can do
 	case errors.As(err, &crashed):
 		return 500, wireError(500, CodeOther, "", "internal error; the server's log says more")
+	case errors.Is(err, engine.ErrQueueFull):
+		return 429, wireError(429, CodeQueueFull, "", err.Error()+"; try again later")
 	case errors.Is(err, engine.ErrDeviceLost):
 		return 500, wireError(500, CodeDeviceLost, "", err.Error())
 	case errors.As(err, &memory):

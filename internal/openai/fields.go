@@ -157,6 +157,12 @@ func (o *object) boolean(name string) *bool {
 	return &v
 }
 
+// flag is boolean with the default false.
+func (o *object) flag(name string) bool {
+	v := o.boolean(name)
+	return v != nil && *v
+}
+
 func (o *object) str(name string) *string {
 	raw, ok := o.take(name)
 	if !ok {
@@ -200,6 +206,16 @@ func (o *object) integer(name string, lo, hi int64) *int64 {
 		return nil
 	}
 	return o.r.integer(o.path+name, raw, lo, hi)
+}
+
+// count is integer for what is an int in Go.
+func (o *object) count(name string, lo, hi int) *int {
+	v := o.integer(name, int64(lo), int64(hi))
+	if v == nil {
+		return nil
+	}
+	n := int(*v)
+	return &n
 }
 
 func (r *reader) integer(param string, raw json.RawMessage, lo, hi int64) *int64 {

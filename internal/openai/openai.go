@@ -26,13 +26,24 @@ const (
 
 // Call is a request body that was understood and checked.
 type Call struct {
-	Endpoint     Endpoint
-	Model        string // as asked for; "" means the served one
-	Stream       bool
-	IncludeUsage bool // stream_options.include_usage
-	Request      engine.Request
+	Endpoint        Endpoint
+	Model           string // as asked for; "" means the served one
+	Stream          bool
+	IncludeUsage    bool // stream_options.include_usage
+	ContinuousUsage bool // stream_options.continuous_usage_stats: on every chunk, that of its answer so far
+	Echo            bool // the text of a completion begins with its prompt
+	PromptLogprobs  bool // prompt_logprobs were asked for, and not just those that echo needs
+	// Request is what to ask the engine for. It has no prompt when there are several: Prompts has them then.
+	Request engine.Request
+	Prompts []Prompt
 	// Ignored names the fields that were understood by nobody and left out, sorted.
 	Ignored []string
+}
+
+// Prompt is one of several prompts: text or token ids.
+type Prompt struct {
+	Text     *string
+	TokenIDs []int32
 }
 
 // NewID makes an id for an answer: "chatcmpl-" or "cmpl-" and 32 hexadecimal digits.

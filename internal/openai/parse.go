@@ -11,7 +11,7 @@ import (
 
 const (
 	defaultCompletionTokens = 16 // of /v1/completions, as in the API
-	maxStopStrings          = 16
+	maxPrompts              = 256
 )
 
 // Parse reads a body of an endpoint. The error is always a *StatusError with status 400.
@@ -38,6 +38,7 @@ func ParseChat(body []byte) (*Call, error) {
 	c := &Call{Endpoint: ChatCompletions}
 	c.Request.Messages = o.messages()
 	c.Request.AddGenerationPrompt = o.boolean("add_generation_prompt")
+	o.chatLogprobs(&c.Request.Params)
 	o.refuse("add_special_tokens", "false") // the template writes them
 	for _, f := range notInChat {
 		o.refuse(f.name, f.neutral)
@@ -52,8 +53,19 @@ func ParseCompletion(body []byte) (*Call, error) {
 		return nil, err
 	}
 	c := &Call{Endpoint: Completions}
-	c.Request.Prompt, c.Request.TokenIDs = o.prompt()
-	c.Request.Params.MaxTokens = defaultCompletionTokens
+	switch prompts := o.prompts(); len(prompts) {
+	case 0: // refused
+	case 1:
+		c.Request.Prompt, c.Request.TokenIDs = prompts[0].Text, prompts[0].TokenIDs
+	default:
+		c.Prompts = prompts
+	}
+	p := &c.Request.Params
+	p.MaxTokens = defaultCompletionTokens
+	c.Echo = o.flag("echo")
+	if p.Logprobs = o.count("logprobs", 0, engine.MaxLogprobs); c.Echo {
+		p.PromptLogprobs = p.Logprobs // what is echoed gets the same
+	}
 	o.refuse("add_special_tokens", "true")
 	for _, f := range notInCompletions {
 		o.refuse(f.name, f.neutral)
@@ -69,11 +81,11 @@ var notInChat = []field{
 	{"tool_choice", `"none"`},
 	{"functions", `[]`},
 	{"function_call", `"none"`},
-	{"top_logprobs", `0`},
 	{"continue_final_message", `false`},
 	{"chat_template", ``},
 	{"chat_template_kwargs", `{}`},
 	{"documents", `[]`},
+	{"echo", `false`},
 	{"audio", ``},
 	{"modalities", `["text"]`},
 	{"prediction", ``},
@@ -81,36 +93,22 @@ var notInChat = []field{
 }
 
 var notInCompletions = []field{
-	{"best_of", `1`}, {"suffix", `""`}, {"prompt_embeds", ``},
+	{"suffix", `""`}, {"prompt_embeds", ``},
 }
 
 var notInEither = []field{
-	{"n", `1`},
-	{"logprobs", `false`},
-	{"prompt_logprobs", ``},
-	{"echo", `false`},
 	{"response_format", `{"type":"text"}`},
 	{"structured_outputs", ``},
 	{"grammar", `""`},
 	{"json_schema", ``},
-	{"logit_bias", `{}`},
-	{"presence_penalty", `0`},
-	{"frequency_penalty", `0`},
-	{"repetition_penalty", `1`},
 	{"length_penalty", `1`},
 	{"use_beam_search", `false`},
-	{"stop_token_ids", `[]`},
-	{"min_tokens", `0`},
-	{"bad_words", `[]`},
-	{"allowed_token_ids", ``},
-	{"include_stop_str_in_output", `false`},
 	{"spaces_between_special_tokens", `true`},
 	{"truncate_prompt_tokens", ``},
 	{"return_token_ids", `false`},
 	{"return_tokens_as_token_ids", `false`},
 	{"logits_processors", `[]`},
 	{"kv_transfer_params", ``},
-	{"priority", `0`},
 }
 
 // finish reads what both endpoints have in common.
@@ -119,31 +117,24 @@ func finish(o *object, c *Call) (*Call, error) {
 	if s := o.str("model"); s != nil {
 		c.Model = *s
 	}
-	p.Temperature = o.number("temperature", "from 0 to 2", func(v float64) bool { return v >= 0 && v <= 2 })
-	p.TopP = o.number("top_p", "greater than 0 and at most 1", func(v float64) bool { return v > 0 && v <= 1 })
-	p.MinP = o.number("min_p", "from 0 to 1", func(v float64) bool { return v >= 0 && v <= 1 })
-	if v := o.integer("top_k", -1, math.MaxInt32); v != nil {
-		k := int(*v)
-		p.TopK = &k
+	o.sampling(p)
+	o.limits(p, c.Echo)
+	o.stops(p)
+	if v := o.count("prompt_logprobs", 0, engine.MaxLogprobs); v != nil {
+		p.PromptLogprobs, c.PromptLogprobs = v, true
 	}
-	p.Seed = o.integer("seed", math.MinInt64, math.MaxInt64)
-	if v := o.integer("max_tokens", 1, math.MaxInt32); v != nil {
-		p.MaxTokens = int(*v)
+	o.answers(c)
+	if v := o.integer("priority", math.MinInt32, math.MaxInt32); v != nil {
+		c.Request.Priority = int(*v)
 	}
-	if v := o.integer("max_completion_tokens", 1, math.MaxInt32); v != nil {
-		p.MaxTokens = int(*v)
+	if s := o.str("cache_salt"); s != nil {
+		if *s == "" {
+			o.r.fail(CodeInvalidValue, "cache_salt", "'cache_salt' must not be empty")
+		}
+		c.Request.CacheSalt = *s
 	}
-	p.Stop = o.stop()
-	if v := o.boolean("ignore_eos"); v != nil {
-		p.IgnoreEOS = *v
-	}
-	if v := o.boolean("skip_special_tokens"); v != nil {
-		p.KeepSpecial = !*v
-	}
-	if v := o.boolean("stream"); v != nil {
-		c.Stream = *v
-	}
-	c.IncludeUsage = o.streamOptions()
+	c.Stream = o.flag("stream")
+	o.streamOptions(c)
 	o.take("user")
 	for _, f := range notInEither {
 		o.refuse(f.name, f.neutral)
@@ -157,61 +148,20 @@ func finish(o *object, c *Call) (*Call, error) {
 	return c, nil
 }
 
-func (o *object) stop() []string {
-	raw, ok := o.take("stop")
-	if !ok {
-		return nil
-	}
-	const want = "a string or an array of strings"
-	if s, ok := stringOf(raw); ok {
-		return o.checkStop("stop", nil, s)
-	}
-	elems, ok := array(raw)
-	if !ok {
-		o.r.failType("stop", want, raw)
-		return nil
-	}
-	if len(elems) > maxStopStrings {
-		o.r.fail(CodeInvalidValue, "stop", "'stop' must have at most %d strings, but has %d", maxStopStrings, len(elems))
-		return nil
-	}
-	var stop []string
-	for i, e := range elems {
-		param := fmt.Sprintf("stop[%d]", i)
-		s, ok := stringOf(e)
-		if !ok {
-			o.r.failType(param, "a string", e)
-			return nil
-		}
-		stop = o.checkStop(param, stop, s)
-	}
-	return stop
-}
-
-func (o *object) checkStop(param string, stop []string, s string) []string {
-	if s == "" {
-		o.r.fail(CodeInvalidValue, param, "'%s' must not be empty", param)
-	}
-	return append(stop, s)
-}
-
-func (o *object) streamOptions() (includeUsage bool) {
+func (o *object) streamOptions(c *Call) {
 	raw, ok := o.take("stream_options")
 	if !ok {
-		return false
+		return
 	}
 	opts := o.r.object("stream_options.", "stream_options.", raw)
 	if opts == nil {
 		o.r.failType("stream_options", "an object", raw)
-		return false
+		return
 	}
-	if v := opts.boolean("include_usage"); v != nil {
-		includeUsage = *v
-	}
-	opts.boolean("include_obfuscation") // padding against eavesdroppers who measure lengths: there is none
-	opts.refuse("continuous_usage_stats", `false`)
+	c.IncludeUsage = opts.flag("include_usage")
+	c.ContinuousUsage = opts.flag("continuous_usage_stats") && c.IncludeUsage // as in vLLM
+	opts.boolean("include_obfuscation")                                       // padding against eavesdroppers who measure lengths: there is none
 	opts.done()
-	return includeUsage
 }
 
 func (o *object) messages() []engine.Message {
@@ -328,54 +278,59 @@ func (o *object) textPart() string {
 	return *text
 }
 
-// prompt reads text, or token ids, or an array with one of either.
-func (o *object) prompt() (text *string, ids []int32) {
-	const want = "a string or an array of token ids"
+// prompts reads text, or token ids, or an array with several of either; nil when it is none of these.
+func (o *object) prompts() []Prompt {
+	const want = "a string, an array of token ids, or an array of several of these"
 	raw, ok := o.take("prompt")
 	if !ok {
 		o.r.fail(CodeMissing, "prompt", "'prompt' is missing")
-		return nil, nil
+		return nil
 	}
 	if s, ok := stringOf(raw); ok {
-		return &s, nil
+		return []Prompt{{Text: &s}}
 	}
 	elems, ok := array(raw)
-	if !ok {
+	switch {
+	case !ok:
 		o.r.failType("prompt", want, raw)
-		return nil, nil
-	}
-	if len(elems) == 0 {
+		return nil
+	case len(elems) == 0:
 		o.r.fail(CodeInvalidValue, "prompt", "'prompt' must not be an empty array")
-		return nil, nil
+		return nil
+	case kindOf(elems[0]) == '0':
+		return []Prompt{{TokenIDs: o.r.tokenIDs("prompt", elems)}}
+	case len(elems) > maxPrompts:
+		o.r.fail(CodeInvalidValue, "prompt", "'prompt' must have at most %d prompts, but has %d", maxPrompts, len(elems))
+		return nil
 	}
-	switch kindOf(elems[0]) {
-	case '0':
-		return nil, o.tokenIDs("prompt", elems)
-	case '"', '[':
-		if len(elems) > 1 {
-			o.r.fail(CodeUnsupported, "prompt", "'prompt' with several prompts is not supported yet: it has %d", len(elems))
-			return nil, nil
+	prompts := make([]Prompt, len(elems))
+	for i, e := range elems {
+		param := fmt.Sprintf("prompt[%d]", i)
+		if s, ok := stringOf(e); ok {
+			prompts[i].Text = &s
+			continue
+		}
+		ids, ok := array(e)
+		switch {
+		case !ok:
+			o.r.failType(param, "a string or an array of token ids", e)
+			return nil
+		case len(ids) == 0:
+			o.r.fail(CodeInvalidValue, param, "'%s' must not be an empty array", param)
+			return nil
+		}
+		if prompts[i].TokenIDs = o.r.tokenIDs(param, ids); prompts[i].TokenIDs == nil {
+			return nil
 		}
 	}
-	if s, ok := stringOf(elems[0]); ok {
-		return &s, nil
-	}
-	inner, ok := array(elems[0])
-	if !ok {
-		o.r.failType("prompt[0]", "a string or a token id", elems[0])
-		return nil, nil
-	}
-	if len(inner) == 0 {
-		o.r.fail(CodeInvalidValue, "prompt[0]", "'prompt[0]' must not be an empty array")
-		return nil, nil
-	}
-	return nil, o.tokenIDs("prompt[0]", inner)
+	return prompts
 }
 
-func (o *object) tokenIDs(param string, elems []json.RawMessage) []int32 {
+// tokenIDs reads ids; nil when one is none.
+func (r *reader) tokenIDs(param string, elems []json.RawMessage) []int32 {
 	ids := make([]int32, 0, len(elems))
 	for i, e := range elems {
-		v := o.r.integer(fmt.Sprintf("%s[%d]", param, i), e, 0, math.MaxInt32)
+		v := r.integer(fmt.Sprintf("%s[%d]", param, i), e, 0, math.MaxInt32)
 		if v == nil {
 			return nil
 		}

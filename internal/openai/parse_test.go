@@ -21,22 +21,28 @@ func TestParseReadsEveryFieldOfAChat(t *testing.T) {
 			{"role": "assistant", "content": "", "refusal": null, "tool_calls": []},
 			{"role": "user", "content": "again"}],
 		"max_tokens": 5, "max_completion_tokens": 1.2e1, "temperature": 0.5, "top_p": 1, "top_k": -1, "min_p": 0, "seed": -9223372036854775808,
-		"stop": ["a", "\n"], "stream": true, "stream_options": {"include_usage": true, "zip": 1}, "user": "me",
+		"stop": ["a", "\n"], "stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true, "zip": 1}, "user": "me",
 		"add_generation_prompt": false, "ignore_eos": true, "skip_special_tokens": false,
-		"n": 1.0, "tools": [ ], "tool_choice": "none", "response_format": { "type": "text" }, "presence_penalty": 0.0, "repetition_penalty": 1,
-		"logprobs": false, "top_logprobs": 0, "logit_bias": {}, "best": 1, "metadata": {"a": "b"}, "nothing": null, "Temperature": 9}`))
+		"n": 3.0, "tools": [ ], "tool_choice": "none", "response_format": { "type": "text" }, "echo": false,
+		"presence_penalty": -2, "frequency_penalty": 2, "repetition_penalty": 1.1, "logit_bias": {"0": -100, "7": 1e1}, "allowed_token_ids": [3, 4],
+		"bad_words": ["x", " y"], "min_tokens": 12, "stop_token_ids": [9, 8], "include_stop_str_in_output": true,
+		"logprobs": true, "top_logprobs": 20, "prompt_logprobs": 0, "priority": -4, "cache_salt": "pepper", "best": 1, "metadata": {"a": "b"}, "nothing": null, "Temperature": 9}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Call{
-		Endpoint: ChatCompletions, Model: "ernie", Stream: true, IncludeUsage: true,
+		Endpoint: ChatCompletions, Model: "ernie", Stream: true, IncludeUsage: true, ContinuousUsage: true, PromptLogprobs: true,
 		Request: engine.Request{
 			Messages:            []engine.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "你\n好"}, {Role: "assistant"}, {Role: "user", Content: "again"}},
 			AddGenerationPrompt: ptr(false),
 			Params: engine.Params{
 				Temperature: ptr(0.5), TopP: ptr(1.0), TopK: ptr(-1), MinP: ptr(0.0), Seed: ptr(int64(math.MinInt64)),
 				MaxTokens: 12, Stop: []string{"a", "\n"}, IgnoreEOS: true, KeepSpecial: true,
+				PresencePenalty: ptr(-2.0), FrequencyPenalty: ptr(2.0), RepetitionPenalty: ptr(1.1), LogitBias: map[int32]float64{0: -100, 7: 10},
+				AllowedTokenIDs: []int32{3, 4}, BadWords: []string{"x", " y"}, MinTokens: 12, StopTokenIDs: []int32{9, 8}, IncludeStop: true,
+				Logprobs: ptr(20), PromptLogprobs: ptr(0),
 			},
+			N: 3, Priority: -4, CacheSalt: "pepper",
 		},
 		Ignored: []string{"Temperature", "best", "messages[].content[].cache_control", "messages[].name", "metadata", "stream_options.zip"},
 	}
@@ -67,21 +73,52 @@ func TestParsePrompts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		prompt string
-		text   *string
-		ids    []int32
+		want   []Prompt
 	}{
-		{`"a"`, ptr("a"), nil},
-		{`["a"]`, ptr("a"), nil},
-		{`[1, 2, 2147483647]`, nil, []int32{1, 2, math.MaxInt32}},
-		{`[[0]]`, nil, []int32{0}},
+		{`"a"`, []Prompt{{Text: ptr("a")}}},
+		{`["a"]`, []Prompt{{Text: ptr("a")}}},
+		{`[1, 2, 2147483647]`, []Prompt{{TokenIDs: []int32{1, 2, math.MaxInt32}}}},
+		{`[[0]]`, []Prompt{{TokenIDs: []int32{0}}}},
+		{`["a", ""]`, []Prompt{{Text: ptr("a")}, {Text: ptr("")}}},
+		{`[[1], [2, 3]]`, []Prompt{{TokenIDs: []int32{1}}, {TokenIDs: []int32{2, 3}}}},
+		{`["a", [1]]`, []Prompt{{Text: ptr("a")}, {TokenIDs: []int32{1}}}},
 	} {
 		got, err := ParseCompletion([]byte(`{"prompt":` + c.prompt + `}`))
 		if err != nil {
 			t.Errorf("%s: %v", c.prompt, err)
 			continue
 		}
-		if !reflect.DeepEqual(got.Request.Prompt, c.text) || !reflect.DeepEqual(got.Request.TokenIDs, c.ids) {
-			t.Errorf("%s: got %v %v", c.prompt, got.Request.Prompt, got.Request.TokenIDs)
+		prompts := got.Prompts
+		if len(prompts) == 0 {
+			prompts = []Prompt{{got.Request.Prompt, got.Request.TokenIDs}}
+		} else if got.Request.Prompt != nil || got.Request.TokenIDs != nil {
+			t.Errorf("%s: two places have prompts", c.prompt)
+		}
+		if !reflect.DeepEqual(prompts, c.want) {
+			t.Errorf("%s: got %+v", c.prompt, prompts)
+		}
+	}
+}
+
+func TestParseCompletionsOwnFields(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fields string
+		want   Call
+	}{
+		{`"echo":true,"max_tokens":0`, Call{Echo: true, Request: engine.Request{Params: engine.Params{PromptOnly: true}}}},
+		{`"echo":true,"max_tokens":0,"max_completion_tokens":3`, Call{Echo: true, Request: engine.Request{Params: engine.Params{MaxTokens: 3}}}},
+		{`"echo":true,"logprobs":2`, Call{Echo: true, Request: engine.Request{Params: engine.Params{MaxTokens: 16, Logprobs: ptr(2), PromptLogprobs: ptr(2)}}}},
+		{`"echo":true,"logprobs":2,"prompt_logprobs":5`, Call{
+			Echo: true, PromptLogprobs: true, Request: engine.Request{Params: engine.Params{MaxTokens: 16, Logprobs: ptr(2), PromptLogprobs: ptr(5)}},
+		}},
+		{`"logprobs":0,"n":2,"best_of":2`, Call{Request: engine.Request{N: 2, Params: engine.Params{MaxTokens: 16, Logprobs: ptr(0)}}}},
+		{`"best_of":1,"stop":[],"stop_token_ids":[],"bad_words":[],"logit_bias":{}`, Call{Request: engine.Request{Params: engine.Params{MaxTokens: 16}}}},
+		{`"stream_options":{"continuous_usage_stats":true}`, Call{Request: engine.Request{Params: engine.Params{MaxTokens: 16}}}},
+	} {
+		c.want.Endpoint, c.want.Ignored, c.want.Request.Prompt = Completions, []string{}, ptr("x")
+		if got, err := ParseCompletion([]byte(`{"prompt":"x",` + c.fields + `}`)); err != nil || !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%s: got %+v, %v\nwant %+v", c.fields, got, err, c.want)
 		}
 	}
 }
@@ -148,37 +185,36 @@ func TestParseRefuses(t *testing.T) {
 		{ChatCompletions, `{` + chat + `"stream":"yes"}`, CodeInvalidType, "stream", "must be true or false"},
 		{ChatCompletions, `{` + chat + `"stream_options":true}`, CodeInvalidType, "stream_options", "must be an object"},
 		{ChatCompletions, `{` + chat + `"stream_options":{"include_usage":1}}`, CodeInvalidType, "stream_options.include_usage", "true or false"},
-		{ChatCompletions, `{` + chat + `"stream_options":{"continuous_usage_stats":true}}`, CodeUnsupported, "stream_options.continuous_usage_stats", "not supported yet"},
 		{ChatCompletions, `{` + chat + `"tools":[{"type":"function"}]}`, CodeUnsupported, "tools", "only [] is accepted, but an array was given"},
 		{ChatCompletions, `{` + chat + `"tool_choice":"auto"}`, CodeUnsupported, "tool_choice", `only "none"`},
 		{ChatCompletions, `{` + chat + `"functions":[{}]}`, CodeUnsupported, "functions", "not supported yet"},
 		{ChatCompletions, `{` + chat + `"response_format":{"type":"json_object"}}`, CodeUnsupported, "response_format", "not supported yet"},
-		{ChatCompletions, `{` + chat + `"n":2}`, CodeUnsupported, "n", "only 1 is accepted, but 2 was given"},
-		{ChatCompletions, `{` + chat + `"logprobs":true}`, CodeUnsupported, "logprobs", "not supported yet"},
-		{ChatCompletions, `{` + chat + `"logit_bias":{"1":1}}`, CodeUnsupported, "logit_bias", "not supported yet"},
-		{ChatCompletions, `{` + chat + `"presence_penalty":0.1}`, CodeUnsupported, "presence_penalty", "not supported yet"},
-		{ChatCompletions, `{` + chat + `"frequency_penalty":-0.1}`, CodeUnsupported, "frequency_penalty", "not supported yet"},
-		{ChatCompletions, `{` + chat + `"repetition_penalty":0}`, CodeUnsupported, "repetition_penalty", "only 1 is accepted"},
-		{ChatCompletions, `{` + chat + `"stop_token_ids":[1]}`, CodeUnsupported, "stop_token_ids", "not supported yet"},
-		{ChatCompletions, `{` + chat + `"min_tokens":1}`, CodeUnsupported, "min_tokens", "not supported yet"},
 		{ChatCompletions, `{` + chat + `"guided_json":{},"guided_choice":[]}`, CodeUnsupported, "guided_choice", "not supported yet"},
 		{ChatCompletions, `{` + chat + `"structured_outputs":{}}`, CodeUnsupported, "structured_outputs", "not supported yet"},
 		{ChatCompletions, `{` + chat + `"add_special_tokens":true}`, CodeUnsupported, "add_special_tokens", "only false"},
 		{Completions, `{}`, CodeMissing, "prompt", "is missing"},
 		{Completions, `{"prompt":null}`, CodeMissing, "prompt", "is missing"},
-		{Completions, `{"prompt":1}`, CodeInvalidType, "prompt", "must be a string or an array of token ids, but 1"},
+		{Completions, `{"prompt":1}`, CodeInvalidType, "prompt", "must be a string, an array of token ids, or an array of several of these, but 1"},
 		{Completions, `{"prompt":[]}`, CodeInvalidValue, "prompt", "empty"},
 		{Completions, `{"prompt":[[]]}`, CodeInvalidValue, "prompt[0]", "empty"},
-		{Completions, `{"prompt":["a","b"]}`, CodeUnsupported, "prompt", "several prompts is not supported yet: it has 2"},
-		{Completions, `{"prompt":[[1],[2]]}`, CodeUnsupported, "prompt", "several prompts"},
 		{Completions, `{"prompt":[{}]}`, CodeInvalidType, "prompt[0]", "an object was given"},
 		{Completions, `{"prompt":[1,"a"]}`, CodeInvalidType, "prompt[1]", "must be an integer"},
 		{Completions, `{"prompt":[-1]}`, CodeInvalidValue, "prompt[0]", "at least 0"},
 		{Completions, `{"prompt":[[1,2147483648]]}`, CodeInvalidValue, "prompt[0][1]", "2147483648"},
-		{Completions, `{"prompt":"a","echo":true}`, CodeUnsupported, "echo", "not supported yet"},
-		{Completions, `{"prompt":"a","best_of":2}`, CodeUnsupported, "best_of", "not supported yet"},
 		{Completions, `{"prompt":"a","suffix":"b"}`, CodeUnsupported, "suffix", "not supported yet"},
-		{Completions, `{"prompt":"a","logprobs":0}`, CodeUnsupported, "logprobs", "not supported yet"},
+		{Completions, `{"prompt":[[1],[]]}`, CodeInvalidValue, "prompt[1]", "empty"},
+		{Completions, `{"prompt":["a",1]}`, CodeInvalidType, "prompt[1]", "must be a string or an array of token ids, but 1"},
+		{Completions, `{"prompt":[` + strings.Repeat(`"a",`, 256) + `"a"]}`, CodeInvalidValue, "prompt", "at most 256 prompts, but has 257"},
+		{Completions, `{"prompt":"a","best_of":2}`, CodeUnsupported, "best_of", "beyond 'n', which is 1, but is 2"},
+		{Completions, `{"prompt":"a","logprobs":21}`, CodeInvalidValue, "logprobs", "from 0 to 20, but is 21"},
+		{Completions, `{"prompt":"a","logprobs":true}`, CodeInvalidType, "logprobs", "must be an integer, but true"},
+		{Completions, `{"prompt":"a","min_tokens":17}`, CodeInvalidValue, "min_tokens", "at most 'max_tokens', 16, but is 17"},
+		{Completions, `{"prompt":"a","echo":true,"max_tokens":0,"min_tokens":1}`, CodeInvalidValue, "min_tokens", "at most 'max_tokens', 0"},
+		{Completions, `{"prompt":"a","echo":true,"max_tokens":-1}`, CodeInvalidValue, "max_tokens", "at least 0"},
+		{ChatCompletions, `{` + chat + `"echo":true}`, CodeUnsupported, "echo", "only false"},
+		{ChatCompletions, `{` + chat + `"top_logprobs":1}`, CodeInvalidValue, "top_logprobs", "needs 'logprobs'"},
+		{ChatCompletions, `{` + chat + `"logprobs":false,"top_logprobs":1}`, CodeInvalidValue, "top_logprobs", "needs 'logprobs'"},
+		{ChatCompletions, `{` + chat + `"logprobs":1}`, CodeInvalidType, "logprobs", "true or false"},
 		{"embeddings", `{}`, CodeInvalidValue, "endpoint", "must be"},
 	} {
 		name := c.body

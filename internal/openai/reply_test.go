@@ -38,23 +38,23 @@ func TestChunks(t *testing.T) {
 		{"chat", Call{Endpoint: ChatCompletions, Ignored: []string{"x"}}, "", []string{
 			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}`,
 			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"content":"<é>"},"logprobs":null,"finish_reason":null}]}`,
-			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"content":"!"},"logprobs":null,"finish_reason":"stop"}]}`,
+			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"content":"!"},"logprobs":null,"finish_reason":"stop","stop_reason":"END"}]}`,
 		}},
 		{"completion with usage", Call{Endpoint: Completions, IncludeUsage: true}, "", []string{
 			`{"id":"i",` + text + `,"choices":[{"index":0,"text":"<é>","logprobs":null,"finish_reason":null}],"usage":null}`,
-			`{"id":"i",` + text + `,"choices":[{"index":0,"text":"!","logprobs":null,"finish_reason":"stop"}],"usage":null}`,
-			`{"id":"i",` + text + `,"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`,
+			`{"id":"i",` + text + `,"choices":[{"index":0,"text":"!","logprobs":null,"finish_reason":"stop","stop_reason":"END"}],"usage":null}`,
+			`{"id":"i",` + text + `,"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0}}}`,
 		}},
 		{"chat with the extension", Call{Endpoint: ChatCompletions, Ignored: []string{"x"}}, "tab", []string{
 			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"pagelight":{"ignored":["x"]}}`,
 			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":null}],"pagelight":{"token_ids":[5]}}`,
 			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"content":"<é>"},"logprobs":null,"finish_reason":null}],"pagelight":{"token_ids":[6]}}`,
-			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"content":"!"},"logprobs":null,"finish_reason":"stop"}],"pagelight":{"token_ids":[7,2],"timing":{"queued_ms":1.5,"first_token_ms":20,"decode_ms":1000},"place":"tab","stop_reason":"END"}}`,
+			`{"id":"i",` + chat + `,"choices":[{"index":0,"delta":{"content":"!"},"logprobs":null,"finish_reason":"stop","stop_reason":"END"}],"pagelight":{"token_ids":[7,2],"timing":{"queued_ms":1.5,"first_token_ms":20,"decode_ms":1000},"place":"tab","stop_reason":"END"}}`,
 		}},
 		{"completion with the extension", Call{Endpoint: Completions, Ignored: []string{"x"}}, "server", []string{
 			`{"id":"i",` + text + `,"choices":[{"index":0,"text":"","logprobs":null,"finish_reason":null}],"pagelight":{"token_ids":[5],"ignored":["x"]}}`,
 			`{"id":"i",` + text + `,"choices":[{"index":0,"text":"<é>","logprobs":null,"finish_reason":null}],"pagelight":{"token_ids":[6]}}`,
-			`{"id":"i",` + text + `,"choices":[{"index":0,"text":"!","logprobs":null,"finish_reason":"stop"}],"pagelight":{"token_ids":[7,2],"timing":{"queued_ms":1.5,"first_token_ms":20,"decode_ms":1000},"place":"server","stop_reason":"END"}}`,
+			`{"id":"i",` + text + `,"choices":[{"index":0,"text":"!","logprobs":null,"finish_reason":"stop","stop_reason":"END"}],"pagelight":{"token_ids":[7,2],"timing":{"queued_ms":1.5,"first_token_ms":20,"decode_ms":1000},"place":"server","stop_reason":"END"}}`,
 		}},
 	} {
 		r := NewReply(&c.call, "i", "m", c.place, created)
@@ -63,7 +63,7 @@ func TestChunks(t *testing.T) {
 			if err := r.Check(t.Context()); err == nil {
 				t.Errorf("%s: finished early", c.name)
 			}
-			for _, chunk := range r.Chunks(ev) {
+			for _, chunk := range r.Chunks(Event{Event: ev}) {
 				b, err := Marshal(chunk)
 				if err != nil {
 					t.Fatal(err)
@@ -83,7 +83,7 @@ func TestChunks(t *testing.T) {
 func TestFinalChunkWithoutTextHasAnEmptyDelta(t *testing.T) {
 	t.Parallel()
 	r := NewReply(&Call{Endpoint: ChatCompletions}, "i", "m", "", created)
-	chunks := r.Chunks(engine.Event{FinishReason: engine.FinishLength})
+	chunks := r.Chunks(Event{Event: engine.Event{FinishReason: engine.FinishLength}})
 	b, err := Marshal(chunks[len(chunks)-1].Choices)
 	if want := `[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]`; err != nil || len(chunks) != 2 || string(b) != want {
 		t.Errorf("got %d chunks, %s, %v", len(chunks), b, err)
@@ -93,12 +93,12 @@ func TestFinalChunkWithoutTextHasAnEmptyDelta(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for endpoint, want := range map[Endpoint]string{
-		ChatCompletions: `{"id":"i","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"<é>!","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`,
-		Completions:     `{"id":"i","object":"text_completion","created":1700000000,"model":"m","choices":[{"index":0,"text":"<é>!","logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}`,
+		ChatCompletions: `{"id":"i","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"<é>!","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":"END"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0}}}`,
+		Completions:     `{"id":"i","object":"text_completion","created":1700000000,"model":"m","choices":[{"index":0,"text":"<é>!","logprobs":null,"finish_reason":"stop","stop_reason":"END"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":0}}}`,
 	} {
 		r := NewReply(&Call{Endpoint: endpoint, IncludeUsage: true}, "i", "m", "", created)
 		for _, ev := range answer() {
-			r.Add(ev)
+			r.Add(Event{Event: ev})
 		}
 		if b, err := Marshal(r.Completion()); err != nil || string(b) != want {
 			t.Errorf("got %s, %v\nwant %s", b, err, want)
@@ -124,6 +124,7 @@ func TestErrorFor(t *testing.T) {
 			&engine.MemoryError{What: "weights", Need: 10, Have: 5, Err: engine.ErrOutOfMemory}, 503,
 			`{"message":"not enough memory for the weights: needs 10 bytes, 5 are available","type":"service_unavailable","param":null,"code":"not_enough_memory","need":10,"have":5}`,
 		},
+		{fmt.Errorf("submit: %w", engine.ErrQueueFull), 429, `{"message":"submit: the waiting queue is full; try again later","type":"rate_limit_error","param":null,"code":"queue_full"}`},
 		{engine.ErrNoChatTemplate, 400, `{"message":"this model has no chat template: use a plain prompt","type":"invalid_request_error","param":null,"code":"invalid_value"}`},
 		{engine.ErrNoTokenizer, 400, `{"message":"this model has no tokenizer: use token ids","type":"invalid_request_error","param":null,"code":"invalid_value"}`},
 		{&engine.TemplateError{File: "x.jinja", Err: errors.New("limit exceeded")}, 500, `{"message":"x.jinja: the model's chat template cannot be used: limit exceeded","type":"server_error","param":null,"code":"error"}`},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -75,13 +74,6 @@ func DecodeMessage(data []byte) (ClientMessage, error) {
 		return m, NewError(400, CodeInvalidJSON, "", "the message is not one of the protocol: "+err.Error())
 	}
 	return m, nil
-}
-
-// Engine is what a Session needs of *engine.Engine.
-type Engine interface {
-	Generate(ctx context.Context, r engine.Request) iter.Seq2[engine.Event, error]
-	Info() engine.Info
-	Stats() engine.Stats
 }
 
 // SessionConfig says what a Session talks to.
@@ -272,9 +264,8 @@ func (s *Session) answer(ctx context.Context, m ClientMessage, rec *Record) (err
 		}
 	}
 	rec.ID = NewID(call.Endpoint)
-	call.Request.ID = rec.ID
 	reply := NewReply(call, rec.ID, model, s.cfg.Place, time.Now())
-	for ev, err := range eng.Generate(ctx, call.Request) {
+	for ev, err := range reply.Run(ctx, eng) {
 		if err != nil {
 			return err
 		}

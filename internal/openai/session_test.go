@@ -18,7 +18,10 @@ import (
 // fakeEngine answers by the request's prompt: "slow" until cancelled, "panic", "fail", "silent", else in letters.
 type fakeEngine struct{}
 
-func (fakeEngine) Info() engine.Info   { return engine.Info{Model: "fake"} }
+func (fakeEngine) Info() engine.Info { return engine.Info{Model: "fake"} }
+func (fakeEngine) Detokenize(ids []int32, _ bool) (string, error) {
+	return fmt.Sprint(ids), nil
+}
 func (fakeEngine) Stats() engine.Stats { return engine.Stats{Running: 1} }
 
 func (fakeEngine) Generate(ctx context.Context, r engine.Request) iter.Seq2[engine.Event, error] {
