@@ -68,7 +68,7 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	limits := r.Limits()
-	pool := kvcache.NewPool(limits.NumBlocks)
+	pool := kvcache.NewPool(kvcache.Config{NumBlocks: limits.NumBlocks, Namespace: e.config.Name})
 	s := sched.New(sched.Config{MaxBatchedTokens: limits.MaxTokens, MaxLogits: limits.MaxLogits, MaxSeqs: limits.MaxSeqs}, pool)
 	e.loop = newLoop(r, s, pool, cfg.Logger)
 	e.loop.stats.DispatchesPerToken, e.loop.stats.SubmitsPerToken = r.DispatchesPerToken(), 1

@@ -115,14 +115,17 @@ func (l *loop) receive() bool {
 				return true
 			}
 		}
+		if err := l.sched.Add(j.seq); err != nil {
+			j.out.close(err)
+			continue
+		}
 		l.jobs[j.seq] = j
-		l.sched.Add(j.seq)
 	}
 }
 
 // idle runs when nothing can be computed: then nothing may be held either.
 func (l *loop) idle() {
-	if err := l.pool.Check(); err != nil {
+	if err := l.sched.Check(); err != nil {
 		panic("BUG: " + err.Error())
 	}
 	if len(l.jobs) > 0 {

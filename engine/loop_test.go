@@ -68,7 +68,7 @@ func (f *fakeExec) Close() { f.closed = true }
 // newFake is an engine over a fake executor with a pool of the given blocks.
 func newFake(t testing.TB, exec *fakeExec, blocks int) *Engine {
 	exec.t = t
-	pool := kvcache.NewPool(blocks)
+	pool := kvcache.NewPool(kvcache.Config{NumBlocks: blocks})
 	e := &Engine{
 		Text:   &Text{tok: tokenizer.NewSynthetic(fakeVocab)},
 		config: &weights.Config{VocabSize: fakeVocab, EOS: []int32{2}},
@@ -301,7 +301,7 @@ func TestFailedStepFailsItsRequestsOnly(t *testing.T) {
 }
 
 func TestNaNLogitsAreAnError(t *testing.T) {
-	pool := kvcache.NewPool(2)
+	pool := kvcache.NewPool(kvcache.Config{NumBlocks: 2})
 	exec := &nanExec{fakeExec{t: t}}
 	l := newLoop(exec, sched.New(sched.Config{MaxBatchedTokens: 8, MaxLogits: 1, MaxSeqs: 1}, pool), pool, slog.New(slog.DiscardHandler))
 	e := &Engine{Text: &Text{}, config: &weights.Config{VocabSize: fakeVocab}, dev: fakeDevice{}, src: fakeSource{}, loop: l}

@@ -106,10 +106,12 @@ func checkGolden(t *testing.T, dev gpu.Device, dir string, kv quant.KVType, tol 
 // run gives the logits of every position of prompt and continuation, and the continuation.
 func run(t *testing.T, r *Runner, c goldenCase, steps int) (rows [][]float32, greedy []int32) {
 	t.Helper()
-	pool := kvcache.NewPool(r.Limits().NumBlocks)
+	pool := kvcache.NewPool(kvcache.Config{NumBlocks: r.Limits().NumBlocks})
 	s := sched.New(sched.Config{MaxBatchedTokens: r.Limits().MaxTokens, MaxLogits: r.Limits().MaxLogits, MaxSeqs: 1}, pool)
 	q := &sched.Sequence{ID: c.Name, Tokens: append([]int32(nil), c.InputIDs...), MaxTokens: len(c.InputIDs) + steps}
-	s.Add(q)
+	if err := s.Add(q); err != nil {
+		t.Fatal(err)
+	}
 	defer s.Remove(q)
 	for len(greedy) < steps {
 		p := s.Schedule()
