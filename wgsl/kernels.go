@@ -34,7 +34,7 @@ func WeightLib(kind string) string { return "lib_weight_" + kind }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_dot", "lib_kv", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
+		"lib_dot", "lib_kv", "lib_topk", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
 	}
 }
 
@@ -56,7 +56,7 @@ func bindings(names ...string) []Binding {
 func Kernels() []Kernel {
 	linear := bindings("x", "w", "scales", "bias", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
-	dot, kv := []string{"lib_dot"}, []string{"lib_kv"}
+	dot, kv, topk := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}
 	return []Kernel{
 		{
 			Name: "embed", Bindings: bindings("tokens", "w", "scales", "x!"),
@@ -108,6 +108,18 @@ func Kernels() []Kernel {
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},
 		{Name: "argmax_partial", Bindings: bindings("logits", "partial!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{Name: "argmax_reduce", Bindings: bindings("partial", "ids!"), Tuning: []string{"WG"}, Ref: "Argmax"},
+		{
+			Name: "topk_partial", Bindings: bindings("draws", "logits", "partial!"),
+			Tuning: []string{"WG"}, Libs: topk, Ref: "TopKPartial",
+		},
+		{
+			Name: "topk_reduce", Bindings: bindings("draws", "logits", "partial", "top!", "sums!"),
+			Tuning: []string{"WG"}, Libs: topk, Ref: "TopKReduce",
+		},
+		{
+			Name: "topk_reduce_serial", Bindings: bindings("draws", "logits", "partial!", "top!", "sums!"),
+			Tuning: []string{"WG"}, Libs: topk, Serial: true, Ref: "TopKReduce",
+		},
 	}
 }
 

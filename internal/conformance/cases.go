@@ -121,6 +121,7 @@ func Cases(level Level) []Case {
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
 		add("argmax", nil, argmaxCase)
+		add("topk", nil, topKCase)
 		return list
 	}
 
@@ -156,6 +157,10 @@ func Cases(level Level) []Case {
 	add("silu_mul", nil, siluMulCase)
 	add("gather_rows", nil, gatherRowsCase)
 	add("argmax", nil, argmaxCase)
+	add("topk", &forceMatmul, topKCase)
+	add("topk/race", &forceMatmul, topKRaceCase)
+	add("topk_serial", &serialMatmul, topKCase)
+	add("topk_serial/race", &serialMatmul, topKRaceCase)
 	for _, t := range []struct {
 		name   string
 		tuning *kernels.Tuning

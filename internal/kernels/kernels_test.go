@@ -21,6 +21,7 @@ var paramsOf = map[string]any{
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": attnParams{}, "paged_attn_decode": attnDecodeParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
+	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }
 
 func TestParamsMatchTheTexts(t *testing.T) {

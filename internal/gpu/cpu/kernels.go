@@ -69,6 +69,9 @@ var kernels = map[string]kernel{
 	"gather_rows":        {layout(2, 1), gatherRows},
 	"argmax_partial":     {layout(1, 1), argmaxPartial},
 	"argmax_reduce":      {layout(1, 1), argmaxReduce},
+	"topk_partial":       {layout(2, 1), topKPartial},
+	"topk_reduce":        {layout(3, 2), topKReduce},
+	"topk_reduce_serial": {layout(2, 3), topKReduce},
 }
 
 func embed(c consts) ([]phase, error) {
@@ -554,7 +557,7 @@ func (v *views) bounded(i int, name string, most int) int {
 }
 
 // view shows words as elements of n words each.
-func view[T float32 | ref.Token | ref.Best](words []uint32, n int) []T {
+func view[T float32 | ref.Token | ref.Best | ref.Draw | ref.Slice | [2]uint32](words []uint32, n int) []T {
 	if len(words) < n {
 		return nil
 	}
