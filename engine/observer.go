@@ -19,7 +19,7 @@ type StepRecord struct {
 	Seqs   int // answers that it worked on
 
 	// PromptTokens are tokens of prompts that came into the cache for the first time, computed now or found there when the
-	// prompt was taken up; over all steps of a request that is its prompt once, however often it was preempted.
+	// prompt was taken up; over all steps of an answer that is its prompt once, however often it was preempted.
 	PromptTokens    int
 	GeneratedTokens int // new tokens
 
