@@ -15,6 +15,9 @@ func (b *builder) dense(w *Weights, c *Cache) {
 	lastNormed := b.scratch("last_normed", b.MaxLogits*cfg.HiddenSize)
 	b.Logits = b.scratch("logits", b.MaxLogits*cfg.VocabSize)
 	b.IDs = b.scratch("ids", b.MaxLogits)
+	b.Draws = b.scratch("draws", 4*b.MaxLogits)
+	b.Top = b.scratch("top", 2*TopK*b.MaxLogits)
+	b.TopSums = b.scratch("top_sums", 2*b.MaxLogits)
 	if b.err != nil {
 		return
 	}
@@ -42,4 +45,7 @@ func (b *builder) dense(w *Weights, c *Cache) {
 
 	b.over(&b.Pick, 1)
 	b.argmax(b.Logits, b.IDs)
+
+	b.over(&b.Select, 1)
+	b.topK(b.Logits)
 }

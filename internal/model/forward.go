@@ -12,6 +12,9 @@ import (
 // StepSlot is the distance in bytes between the two row counts in Forward.Step: uniform bindings start at multiples of it.
 const StepSlot = 256
 
+// TopK is the number of candidates of a row that Select finds.
+const TopK = 64
+
 // Shape bounds what one step holds.
 type Shape struct {
 	MaxTokens       int // rows through the transformer
@@ -23,12 +26,13 @@ type Shape struct {
 
 // Forward is a model's forward pass as lists of ops, and the buffers through which a step goes in and comes out.
 //
-// The ops of Trunk run over the rows of tokens, those of Head and Pick over the rows that want logits. All are recorded
+// The ops of Trunk run over the rows of tokens, those of Head, Pick and Select over the rows that want logits. All are recorded
 // for a number of rows that may be larger than the true one, which they read from Step.
 type Forward struct {
-	Trunk []kernels.Op // token ids -> hidden states
-	Head  []kernels.Op // hidden states -> logits
-	Pick  []kernels.Op // logits -> best ids
+	Trunk  []kernels.Op // token ids -> hidden states
+	Head   []kernels.Op // hidden states -> logits
+	Pick   []kernels.Op // logits -> best ids
+	Select []kernels.Op // logits -> candidates for a sampler
 
 	MaxBlocksPerSeq int
 
@@ -38,6 +42,9 @@ type Forward struct {
 	LogitRows   gpu.Buffer // [MaxLogits] u32: rows of tokens that want logits
 	Logits      gpu.Buffer // [MaxLogits, vocab] f32
 	IDs         gpu.Buffer // [MaxLogits] u32
+	Draws       gpu.Buffer // [MaxLogits] vec4<u32>: which candidates are wanted, see kernels.TopKArgs
+	Top         gpu.Buffer // [MaxLogits, TopK] (f32 logit, u32 id)
+	TopSums     gpu.Buffer // [MaxLogits] (f32 largest logit, f32 sum of exponentials)
 
 	buffers []gpu.Buffer
 }
@@ -162,7 +169,7 @@ func (f *Forward) Release() {
 func ScratchBytes(cfg *weights.Config, s Shape) int64 {
 	q, kv := cfg.NumHeads*cfg.HeadDim, 2*cfg.NumKVHeads*cfg.HeadDim
 	perToken := 2*cfg.HiddenSize + q + kv + q + 3*cfg.IntermediateSize + 4
-	perLogits := 2*cfg.HiddenSize + 2*cfg.VocabSize // logits on the device and where they are read back
+	perLogits := 2*cfg.HiddenSize + 2*cfg.VocabSize + 2*(2*TopK+2) + 4 // logits and candidates on the device and where they are read back
 	return 4*(int64(s.MaxTokens)*int64(perToken)+int64(s.MaxLogits)*int64(perLogits)) +
 		ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize) + 4*int64(s.MaxSeqs*s.MaxBlocksPerSeq)
 }

@@ -70,3 +70,10 @@ func (b *builder) gatherRows(x, out gpu.Buffer) {
 func (b *builder) argmax(logits, ids gpu.Buffer) {
 	b.add(b.set.Argmax(kernels.ArgmaxArgs{Rows: b.rows(), Vocab: b.cfg.VocabSize, Limit: b.NumTokens, Logits: logits, IDs: ids, Step: b.step}))
 }
+
+func (b *builder) topK(logits gpu.Buffer) {
+	b.add(b.set.TopK(kernels.TopKArgs{
+		Rows: b.rows(), Vocab: b.cfg.VocabSize, Limit: b.NumTokens, K: TopK, Logits: logits, Draws: b.Draws, Top: b.Top, Sums: b.TopSums,
+		Step: b.step,
+	}))
+}

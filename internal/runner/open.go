@@ -23,7 +23,11 @@ type Config struct {
 	MaxLogits   int   // rows of logits in one step
 	MaxSeqs     int   // in one step
 	NumTokens   int   // ids from here on are never picked
-	Progress    func(phase string, done, total int64, name string)
+
+	// Deterministic makes the results for a row independent of the step that it is computed in, bit for bit.
+	Deterministic bool
+
+	Progress func(phase string, done, total int64, name string)
 }
 
 // MemoryError says what did not fit.
@@ -53,8 +57,10 @@ func defaultMaxTokens(k gpu.Kind) int {
 
 // Open loads a model and sizes its cache. The device and the source stay the caller's.
 func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ *Runner, err error) {
+	tuning := kernels.TuningFor(dev.Info())
+	tuning.Deterministic = c.Deterministic
 	r := &Runner{
-		dev: dev, cfg: src.Config(), set: kernels.New(dev),
+		dev: dev, cfg: src.Config(), set: kernels.NewTuned(dev, tuning),
 		trunks: map[int]gpu.Program{}, heads: map[headKey]gpu.Program{},
 	}
 	defer func() {
@@ -160,6 +166,9 @@ func (r *Runner) allocate(c *Config) (err error) {
 	}
 	if r.idsBack, err = r.dev.NewBuffer("ids to read", int64(4*c.MaxLogits), gpu.UsageMapRead|gpu.UsageCopyDst); err != nil {
 		return memoryError("scratch", back, err)
+	}
+	if err := r.openTop(c.MaxLogits); err != nil {
+		return err
 	}
 	r.ids, r.out = make([]int32, c.MaxLogits), make([]float32, c.MaxLogits*r.cfg.VocabSize)
 	r.desc.Parameters, r.desc.Formats, r.desc.WeightBytes = r.weights.Parameters, r.weights.Formats(), r.weights.Bytes

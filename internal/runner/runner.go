@@ -14,6 +14,7 @@ import (
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/model"
+	"github.com/pagelight/pagelight/internal/sample"
 	"github.com/pagelight/pagelight/internal/sched"
 	"github.com/pagelight/pagelight/internal/weights"
 )
@@ -25,13 +26,15 @@ type Want uint8
 const (
 	WantNothing Want = iota
 	WantIDs          // the best token of each row, found on the device
+	WantTop          // the candidates of each row for a sampler, see StepTop
 	WantLogits       // all logits
 )
 
 // Result is what a step read back. It is valid until the next step.
 type Result struct {
-	IDs    []int32   // [rows] with WantIDs; -1 where the logits hold a NaN
-	Logits []float32 // [rows, vocab] with WantLogits
+	IDs    []int32      // [rows] with WantIDs; -1 where the logits hold a NaN
+	Top    []sample.Top // [rows] with WantTop
+	Logits []float32    // [rows, vocab] with WantLogits
 	Vocab  int
 }
 
@@ -54,6 +57,7 @@ type Runner struct {
 	heads               map[headKey]gpu.Program
 
 	in  inputs
+	top top
 	ids []int32
 	out []float32
 }
@@ -114,6 +118,10 @@ func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, er
 		ids := r.ids[:p.NumLogits]
 		return Result{IDs: ids}, r.dev.Read(ctx, r.idsBack, 0, gpu.Bytes(ids))
 	}
+	if want == WantTop {
+		rows, err := r.readTop(ctx, p.NumLogits)
+		return Result{Top: rows}, err
+	}
 	out := r.out[:p.NumLogits*r.cfg.VocabSize]
 	return Result{Logits: out, Vocab: r.cfg.VocabSize}, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
 }
@@ -140,10 +148,13 @@ func (r *Runner) head(key headKey) (gpu.Program, error) {
 		return p, nil
 	}
 	cmds := record(nil, r.fwd.Head, key.rows)
-	if key.want == WantIDs {
+	switch key.want {
+	case WantIDs:
 		cmds = record(cmds, r.fwd.Pick, key.rows)
 		cmds = append(cmds, gpu.Command{CopySrc: r.fwd.IDs, CopyDst: r.idsBack, CopySize: int64(4 * key.rows)})
-	} else {
+	case WantTop:
+		cmds = append(record(cmds, r.fwd.Select, key.rows), r.topCommands(key.rows)...)
+	default:
 		cmds = append(cmds, gpu.Command{CopySrc: r.fwd.Logits, CopyDst: r.logitsBack, CopySize: int64(4 * key.rows * r.cfg.VocabSize)})
 	}
 	p, err := r.dev.NewProgram(fmt.Sprintf("head of %d rows", key.rows), cmds)
@@ -200,6 +211,7 @@ func (r *Runner) Close() {
 	if r.weights != nil {
 		r.weights.Release()
 	}
+	r.top.release()
 	for _, b := range []gpu.Buffer{r.idsBack, r.logitsBack} {
 		if b != nil {
 			b.Release()
