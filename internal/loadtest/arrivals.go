@@ -60,7 +60,6 @@ func gamma(rng *rand.Rand, shape float64) float64 {
 const (
 	streamArrivals = iota
 	streamShuffle
-	streamCalibration
 	streamPrefixes = 1 << 32
 	streamRequests = 1 << 33
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,8 +26,10 @@ var candidates = strings.Fields(`time year people way day man thing woman life c
 	room mother area money story fact month lot right study book eye job word business issue side kind head house service
 	friend father power hour game line end member law car city community name`)
 
-// minWords is how few words of one token each are still a vocabulary.
-const minWords = 8
+const (
+	minWords = 8  // so few words of one token each are still a vocabulary
+	fewWords = 16 // so many make the vocabulary of a server that does not tokenize; and the number of different prompts is still beyond counting
+)
 
 // Calibrate finds out how to make prompts of a given length for a server, in a few requests: which words are one token
 // each (by /tokenize, where there is one), whether prompts may be token ids, and by the usage of two short answers how many
@@ -133,16 +136,21 @@ func same(ids []int32) bool {
 	return true
 }
 
-// fit measures a line through two texts: tokens = Overhead + TokensPerWord x words.
+// fit measures a line through two texts, tokens = Overhead + TokensPerWord x words. Both texts have each word equally often,
+// so that the line is exact however many tokens each word has.
 func (v *Vocabulary) fit(ctx context.Context, c *Client, single bool) error {
-	const few, many = 16, 80
-	rng := newRand(0, streamCalibration)
+	v.Words = v.Words[:min(fewWords, len(v.Words))]
+	deck := make([]int, len(v.Words))
+	for i := range deck {
+		deck[i] = i
+	}
+	const once, often = 1, 5
 	var counts [2]int
-	for i, n := range []int{few, many} {
-		r := Request{Text: v.text(v.draw(rng, n)), Output: 1}
+	for i, times := range []int{once, often} {
+		r := Request{Text: v.text(slices.Repeat(deck, times)), Output: 1}
 		x := c.send(ctx, c.body(r, RequestOptions{}, 0), time.Now())
 		if x.Err != nil && x.Err.Kind != KindEmpty {
-			return fmt.Errorf("trying a prompt of %d words: %w", n, x.Err)
+			return fmt.Errorf("trying a prompt of %d words: %w", times*len(deck), x.Err)
 		}
 		if x.Usage == nil || x.Usage.PromptTokens == 0 {
 			v.Notes = append(v.Notes, "the server reports no usage: lengths of prompts are guesses")
@@ -153,17 +161,15 @@ func (v *Vocabulary) fit(ctx context.Context, c *Client, single bool) error {
 		}
 		counts[i] = x.Usage.PromptTokens
 	}
-	perWord := float64(counts[1]-counts[0]) / (many - few)
-	if perWord <= 0 {
+	words := counts[1] - counts[0] // tokens of the deck, often-once times
+	if words <= 0 {
 		v.Notes = append(v.Notes, "the server's usage does not grow with the prompt: lengths of prompts are guesses")
 		return nil
 	}
-	v.TokensPerWord = perWord
-	v.Overhead = max(0, counts[0]-v.tokens(few))
-	if perWord != 1 {
-		v.Notes = append(v.Notes, fmt.Sprintf("prompts are texts of %.3g tokens a word, so their lengths are near what was asked for, not equal", perWord))
+	v.TokensPerWord = float64(words) / float64((often-once)*len(deck))
+	v.Overhead = max(0, counts[0]-(words+(often-once)/2)/(often-once))
+	if v.TokensPerWord != 1 {
+		v.Notes = append(v.Notes, fmt.Sprintf("prompts are texts of %.3g tokens a word, so their lengths are near what was asked for, not equal", v.TokensPerWord))
 	}
 	return nil
 }
-
-func (v *Vocabulary) tokens(words int) int { return int(float64(words)*v.TokensPerWord + 0.5) }

@@ -66,7 +66,6 @@ func readEntry(line []byte, backend Backend) (e entry, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return e, fmt.Errorf("no JSON object with a prompt: %w", err)
 	}
-	e.Messages, e.Prompt = bytes.Clone(e.Messages), bytes.Clone(e.Prompt) // the scanner's buffer goes on
 	null := func(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 	switch {
 	case e.OutputTokens < 0:

@@ -44,6 +44,7 @@ type fake struct {
 	dialled int
 	refuse  bool
 	closed  chan struct{}
+	closing sync.Once
 }
 
 func (f *fake) Accept() (net.Conn, error) {
@@ -55,7 +56,11 @@ func (f *fake) Accept() (net.Conn, error) {
 	}
 }
 
-func (f *fake) Close() error   { return nil }
+func (f *fake) Close() error {
+	f.closing.Do(func() { close(f.closed) })
+	return nil
+}
+
 func (f *fake) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (f *fake) dial(context.Context, string, string) (net.Conn, error) {
@@ -89,7 +94,6 @@ func (f *fake) start(t *testing.T, backend Backend) *Client {
 	}
 	t.Cleanup(func() {
 		c.Close()
-		close(f.closed)
 		srv.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -140,6 +141,27 @@ func TestWarmUpDoesNotCount(t *testing.T) {
 		}
 	})
 }
+
+// TestWarmUpAsksForOtherPrompts: what it asked may be in the server's cache.
+func TestWarmUpAsksForOtherPrompts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{answer: always(plan{tokens: 1})}
+		measure(t, Config{Client: f.start(t, Completions), Source: numbered{}, Requests: 2, Concurrency: 1, Warmups: 2})
+		var prompts []string
+		for _, b := range f.bodies {
+			prompts = append(prompts, b["prompt"].(string))
+		}
+		slices.Sort(prompts[:2]) // they may run at once
+		if !slices.Equal(prompts, []string{"-1", "-2", "0", "1"}) {
+			t.Errorf("prompts %q", prompts)
+		}
+	})
+}
+
+// numbered is a source whose prompts are their indices.
+type numbered struct{}
+
+func (numbered) Request(i int) Request { return Request{Text: strconv.Itoa(i), Output: 1} }
 
 func TestTimeLimitGivesUpAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -167,6 +167,9 @@ func counting(perWord func(string) int, overhead int, counts *[]int) func(int, *
 
 func one(string) int { return 1 }
 
+// later makes words two tokens that are not among the first.
+func later(word string) int { return 1 + min(1, slices.Index(candidates, word)/fewWords) }
+
 // mixed makes every third word two tokens.
 func mixed(word string) int { return 1 + min(1, slices.Index(candidates, word)%3%2) }
 
@@ -196,6 +199,7 @@ func TestCalibrate(t *testing.T) {
 		"text by choice":            {Completions, FormatText, mixed, true, false, 3, false, 0},
 		"chat":                      {Chat, FormatAuto, mixed, true, false, 23, false, 0},
 		"chat, nothing to tokenize": {Chat, FormatAuto, one, false, false, 23, false, 0},
+		"text by usage, exactly":    {Completions, FormatAuto, later, false, false, 2, false, 0},
 		"text by usage":             {Completions, FormatAuto, mixed, false, false, 2, false, 30},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -229,6 +233,36 @@ func TestCalibrate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWordsWhoseTokenDependsOnWhereTheyStand are no words for prompts of a given length, although their number of tokens
+// looks right.
+func TestWordsWhoseTokenDependsOnWhereTheyStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{other: func(w http.ResponseWriter, r *http.Request) {
+			var body struct{ Prompt string }
+			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+				t.Error(err)
+			}
+			ids := []int{}
+			for i, word := range strings.Fields(body.Prompt) {
+				k := slices.Index(candidates, word)
+				switch {
+				case k == 0:
+					k = 1000 + i // another one each time
+				case i == 0:
+					k += 500 // without a space before it, as many tokenizers have it
+				}
+				ids = append(ids, k)
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"tokens": ids})
+		}}
+		v := &Vocabulary{}
+		ids, err := v.single(t.Context(), f.start(t, Completions))
+		if err != nil || len(ids) != len(candidates)-1 || len(v.Words) != len(ids) || v.Words[0] != candidates[1] || ids[0] != 1 {
+			t.Errorf("%v, %v, %v", v.Words, ids, err)
+		}
+	})
 }
 
 func TestCalibrateFails(t *testing.T) {

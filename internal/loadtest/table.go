@@ -29,6 +29,9 @@ func (v *View) rows(s *Summary) []row {
 		"itl":  {{"ITL, gap between tokens", s.ITL}},
 		"e2el": {{"E2EL, whole request", s.E2EL}, {"E2EL from sending", s.SentE2EL}},
 	}
+	if s.SentTTFT != nil {
+		names["ttft"][0].name, names["e2el"][0].name = "TTFT from when due", "E2EL from when due"
+	}
 	var rows []row
 	for _, m := range v.Metrics {
 		rows = append(rows, names[m]...)

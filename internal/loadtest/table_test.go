@@ -44,12 +44,12 @@ tokens      200 input (100.0 a request), 5 output (2.5 a request), 40 cached (20
 goodput     0.5 requests/s: 1 of 3 keep every goal
 429         1 answers, 0 tried again
 
-latency, ms                 mean  median    p90  p99.9    max  samples
-TTFT, time to first token  700.0   700.0   1180   1299   1300        2
-TTFT from sending          690.0   690.0   1170   1289   1290        2
-E2EL, whole request        745.0   745.0   1229   1349   1350        2
-E2EL from sending          735.0   735.0   1219   1339   1340        2
-sent later than due         6.67   10.00  10.00  10.00  10.00        3
+latency, ms           mean  median    p90  p99.9    max  samples
+TTFT from when due   700.0   700.0   1180   1299   1300        2
+TTFT from sending    690.0   690.0   1170   1289   1290        2
+E2EL from when due   745.0   745.0   1229   1349   1350        2
+E2EL from sending    735.0   735.0   1219   1339   1340        2
+sent later than due   6.67   10.00  10.00  10.00  10.00        3
 
 errors
   http_429         1  queue | full
