@@ -8,6 +8,7 @@
 package engine
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -45,15 +46,98 @@ type Config struct {
 	// MaxModelLen is the largest number of tokens of prompt and answer together; 0 means what the model was made for, or
 	// less when the cache does not hold that.
 	MaxModelLen int
+	// MaxSeqs is how many answers are worked on at once. 0 means a default by kind of device.
+	MaxSeqs int
+	// MaxWaiting is how many answers may wait beyond these; more are refused with ErrQueueFull. 0 means any number.
+	MaxWaiting int
+	// Policy is the order of answers: PolicyFCFS (default) or PolicyPriority.
+	Policy Policy
+	// LongPrefillThreshold is the most tokens of one prompt in one step; 0 means no bound but MaxBatchedTokens.
+	LongPrefillThreshold int
+	// NoPrefixCache has every prompt computed anew.
+	NoPrefixCache bool
+	// Deterministic makes the logits of a token depend on nothing but the tokens before it, bit for bit: not on what else is
+	// in the batch, how the prompt was cut, or what was cached.
+	Deterministic bool
 	// MaxBatchedTokens is the largest number of tokens in one step: the size of a prefill chunk. 0 means a default by
 	// kind of device.
 	MaxBatchedTokens int
 	// LogitRows is how many rows of logits one step can give; only Logits needs more than 1. 0 means 1.
 	LogitRows int
 
+	Observer Observer       // is told of every step and answer; nil: nobody
 	Progress func(Progress) // called while opening, from the goroutine of Open
 	Logger   *slog.Logger   // nil: silent
-	Observer Observer       // nil: none
+}
+
+// Policy is the order in which answers get their turn.
+type Policy string
+
+// The policies.
+const (
+	PolicyFCFS     Policy = "fcfs"     // first come, first served
+	PolicyPriority Policy = "priority" // by Request.Priority, the lowest first, then by arrival
+)
+
+// fill puts defaults where cfg says nothing, and checks the rest.
+func (cfg *Config) fill(dev gpu.Info) error {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(Progress) {}
+	}
+	if cfg.KV == "" {
+		cfg.KV = KVF16
+	}
+	if cfg.Policy == "" {
+		cfg.Policy = PolicyFCFS
+	}
+	if _, ok := kvTypes[cfg.KV]; !ok {
+		return &ParamError{"kv", fmt.Sprintf("must be f16, f32 or int8, got %q", cfg.KV)}
+	}
+	if cfg.Policy != PolicyFCFS && cfg.Policy != PolicyPriority {
+		return &ParamError{"scheduling_policy", fmt.Sprintf("must be fcfs or priority, got %q", cfg.Policy)}
+	}
+	if cfg.GPUMemory < 0 {
+		return &ParamError{"gpu_memory", fmt.Sprintf("must be a number of bytes, got %d", cfg.GPUMemory)}
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"max_model_len", cfg.MaxModelLen}, {"max_num_seqs", cfg.MaxSeqs}, {"max_waiting", cfg.MaxWaiting},
+		{"long_prefill_token_threshold", cfg.LongPrefillThreshold}, {"max_num_batched_tokens", cfg.MaxBatchedTokens},
+	} {
+		if n.value < 0 {
+			return &ParamError{n.name, fmt.Sprintf("must be at least 0, got %d", n.value)}
+		}
+	}
+	if cfg.MaxSeqs == 0 {
+		cfg.MaxSeqs = defaultMaxSeqs(dev)
+	}
+	if cfg.MaxSeqs > maxSeqs {
+		return &ParamError{"max_num_seqs", fmt.Sprintf("must be at most %d, got %d", maxSeqs, cfg.MaxSeqs)}
+	}
+	if n := cfg.MaxBatchedTokens; n > 0 && n < cfg.MaxSeqs {
+		return &ParamError{"max_num_batched_tokens", fmt.Sprintf("must be at least max_num_seqs (%d), got %d", cfg.MaxSeqs, n)}
+	}
+	return nil
+}
+
+// maxSeqs bounds Config.MaxSeqs: each answer in a step takes a row of logits.
+const maxSeqs = 256
+
+// defaultMaxSeqs is how many answers a device of that kind works on at once, unless it is told. The cache has room for as many
+// of full length, as far as the budget goes.
+func defaultMaxSeqs(dev gpu.Info) int {
+	switch {
+	case wasm:
+		return 4
+	case dev.Kind == gpu.KindHardware:
+		return 64
+	}
+	return 16
 }
 
 // Phase is a part of opening a model.

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/runner"
-	"github.com/pagelight/pagelight/internal/sample"
 	"github.com/pagelight/pagelight/internal/sched"
-	"github.com/pagelight/pagelight/internal/tokenizer"
 	"github.com/pagelight/pagelight/internal/weights"
 )
 
@@ -28,6 +25,8 @@ type Engine struct {
 	loop      *loop
 	closeOnce sync.Once
 	nextID    atomic.Int64
+
+	numTokens int // ids from here on are never chosen
 }
 
 // Open puts a model on a device and makes it ready to answer. When it fails it has closed the device and the source.
@@ -38,53 +37,47 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 			e.release()
 		}
 	}()
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+	if err := cfg.fill(e.dev.Info()); err != nil {
+		return nil, err
 	}
-	if cfg.Progress == nil {
-		cfg.Progress = func(Progress) {}
-	}
-	if cfg.KV == "" {
-		cfg.KV = KVF16
-	}
-	if _, ok := kvTypes[cfg.KV]; !ok {
-		return nil, &ParamError{"kv", fmt.Sprintf("must be f16, f32 or int8, got %q", cfg.KV)}
-	}
-	if n, most := cfg.MaxModelLen, e.config.MaxPositions; n < 0 || n > most {
-		return nil, &ParamError{"max_model_len", fmt.Sprintf("must be 1 to %d, which this model was made for, got %d", most, n)}
-	}
-	if cfg.GPUMemory < 0 {
-		return nil, &ParamError{"gpu_memory", fmt.Sprintf("must be a number of bytes, got %d", cfg.GPUMemory)}
+	if n, most := cfg.MaxModelLen, e.config.MaxPositions; n > most {
+		return nil, &ParamError{"max_model_len", fmt.Sprintf("must be at most %d, which this model was made for, got %d", most, n)}
 	}
 	if e.Text, err = OpenText(ctx, e.src); err != nil {
 		return nil, err
 	}
-	numTokens := e.config.VocabSize
+	e.numTokens = e.config.VocabSize
 	if e.tok != nil {
-		numTokens = min(numTokens, e.tok.NumTokens())
+		e.numTokens = min(e.numTokens, e.tok.NumTokens())
 	}
-	r, err := e.openRunner(ctx, &cfg, numTokens)
+	r, err := e.openRunner(ctx, &cfg)
 	if err != nil {
 		return nil, err
 	}
 	limits := r.Limits()
-	pool := kvcache.NewPool(kvcache.Config{NumBlocks: limits.NumBlocks, Namespace: e.config.Name})
-	s := sched.New(sched.Config{MaxBatchedTokens: limits.MaxTokens, MaxLogits: limits.MaxLogits, MaxSeqs: limits.MaxSeqs}, pool)
-	e.loop = newLoop(r, s, pool, cfg.Logger)
+	pool := kvcache.NewPool(kvcache.Config{
+		NumBlocks: limits.NumBlocks, Namespace: e.config.Name + "/" + string(cfg.KV), NoPrefixCache: cfg.NoPrefixCache,
+	})
+	s := sched.New(sched.Config{
+		MaxBatchedTokens: limits.MaxTokens, MaxLogits: limits.MaxLogits, MaxSeqs: limits.MaxSeqs, MaxWaiting: cfg.MaxWaiting,
+		LongPrefillThreshold: cfg.LongPrefillThreshold, Policy: sched.Policy(cfg.Policy),
+	}, pool)
+	e.loop = newLoop(r, s, pool, cfg.Logger, cfg.Observer)
 	e.loop.stats.DispatchesPerToken, e.loop.stats.SubmitsPerToken = r.DispatchesPerToken(), 1
 	go e.loop.run()
 	return e, nil
 }
 
 // openRunner loads the weights and sizes the cache.
-func (e *Engine) openRunner(ctx context.Context, cfg *Config, numTokens int) (*runner.Runner, error) {
+func (e *Engine) openRunner(ctx context.Context, cfg *Config) (*runner.Runner, error) {
 	budget := cfg.GPUMemory
 	if budget == 0 {
 		budget = DefaultGPUMemory(e.dev.Info())
 	}
 	r, err := runner.Open(ctx, e.dev, e.src, runner.Config{
 		KV: kvTypes[cfg.KV], Budget: budget, MaxModelLen: cfg.MaxModelLen, MaxTokens: cfg.MaxBatchedTokens,
-		MaxLogits: max(1, cfg.LogitRows), MaxSeqs: 1, NumTokens: numTokens,
+		MaxLogits: max(cfg.MaxSeqs, cfg.LogitRows), MaxSeqs: cfg.MaxSeqs, NumTokens: e.numTokens,
+		Deterministic: cfg.Deterministic,
 		Progress: func(phase string, done, total int64, name string) {
 			cfg.Progress(Progress{Phase(phase), done, total, name})
 		},
@@ -147,21 +140,21 @@ func (e *Engine) release() {
 }
 
 // Generate answers a request as a stream of events. A failed stream ends with an error; leaving the loop early or ending
-// ctx cancels the request within one step.
+// ctx cancels the request, with all of its answers, within one step.
 func (e *Engine) Generate(ctx context.Context, req Request) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		j, err := e.prepare(ctx, &req)
+		jobs, err := e.prepare(ctx, &req)
 		if err == nil {
-			err = e.loop.submit(j)
+			err = e.loop.submit(jobs)
 		}
 		if err != nil {
 			yield(Event{}, err)
 			return
 		}
 		for {
-			events, end, err := j.out.take(ctx)
+			events, end, err := jobs[0].out.take(ctx)
 			for _, ev := range events {
 				if !yield(ev, nil) {
 					return
@@ -173,90 +166,6 @@ func (e *Engine) Generate(ctx context.Context, req Request) iter.Seq2[Event, err
 				}
 				return
 			}
-		}
-	}
-}
-
-// prepare turns a request into a job, or says what is wrong with it. It runs on the caller's goroutine.
-func (e *Engine) prepare(ctx context.Context, req *Request) (*job, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	p, err := e.samplingParams(&req.Params)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := e.promptIDs(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	limit := e.info.MaxModelLen
-	if len(ids) >= limit || req.Params.MaxTokens > limit-len(ids) {
-		return nil, &ContextLengthError{PromptTokens: len(ids), MaxTokens: req.Params.MaxTokens, MaxModelLen: limit}
-	}
-	j := &job{ctx: ctx, prompt: len(ids), maxNew: req.Params.MaxTokens, out: newQueue(), keepEOS: req.Params.KeepSpecial}
-	if j.maxNew == 0 {
-		j.maxNew = limit - len(ids)
-		if n := e.config.Sampling.MaxNewTokens; n != nil {
-			j.maxNew = min(j.maxNew, *n)
-		}
-	}
-	if !req.Params.IgnoreEOS {
-		j.eos = e.config.EOS
-	}
-	id := req.ID
-	if id == "" {
-		id = fmt.Sprintf("r%d", e.nextID.Add(1))
-	}
-	j.seq = &sched.Sequence{ID: id, Tokens: ids, MaxTokens: len(ids) + j.maxNew, LogitsFrom: len(ids) - 1}
-	numTokens := e.config.VocabSize
-	if e.tok != nil {
-		numTokens = min(numTokens, e.tok.NumTokens())
-		j.stream = tokenizer.NewStream(e.tok, !req.Params.KeepSpecial)
-		j.stop.stops = req.Params.Stop
-	}
-	j.sampler = sample.New(p, numTokens, ids...)
-	return j, nil
-}
-
-// samplingParams fills in what the request leaves open from generation_config.json and checks the result.
-func (e *Engine) samplingParams(r *Params) (sample.Params, error) {
-	p := sample.Default()
-	d := &e.config.Sampling
-	pick(&p.Temperature, d.Temperature)
-	if d.DoSample != nil && !*d.DoSample {
-		p.Temperature = 0 // a model that says "do not sample" is greedy whatever temperature it also states
-	}
-	pick(&p.Temperature, r.Temperature)
-	pick(&p.TopP, d.TopP, r.TopP)
-	pick(&p.TopK, d.TopK, r.TopK)
-	pick(&p.MinP, d.MinP, r.MinP)
-	pick(&p.RepetitionPenalty, d.RepetitionPenalty, nil)
-	p.Seed = r.Seed
-	if err := p.Validate(); err != nil {
-		if s := (*sample.ParamError)(nil); errors.As(err, &s) {
-			return p, &ParamError{s.Field, s.Reason}
-		}
-		return p, err
-	}
-	if r.MaxTokens < 0 {
-		return p, &ParamError{"max_tokens", fmt.Sprintf("must be at least 1, got %d", r.MaxTokens)}
-	}
-	for _, s := range r.Stop {
-		if s == "" {
-			return p, &ParamError{"stop", "must not hold an empty string"}
-		}
-	}
-	if len(r.Stop) > 0 && e.tok == nil {
-		return p, &ParamError{"stop", "needs a tokenizer, and this model has none"}
-	}
-	return p, nil
-}
-
-func pick[T any](dst *T, from ...*T) {
-	for _, f := range from {
-		if f != nil {
-			*dst = *f
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/runner"
-	"github.com/pagelight/pagelight/internal/sample"
 	"github.com/pagelight/pagelight/internal/sched"
 )
 
@@ -23,42 +22,45 @@ type executor interface {
 
 // loop is the one goroutine that owns scheduler, cache and device.
 type loop struct {
-	exec  executor
-	sched *sched.Scheduler
-	pool  *kvcache.Pool
-	log   *slog.Logger
+	exec     executor
+	sched    *sched.Scheduler
+	pool     *kvcache.Pool
+	log      *slog.Logger
+	observer Observer // or nil
 
-	inbox   chan *job     // new work
+	inbox   chan []*job   // new work: the answers of a request
 	quit    chan struct{} // closed by Close
 	stopped chan struct{} // closed when the goroutine has ended
 
-	jobs map[*sched.Sequence]*job
+	jobs      map[*sched.Sequence]*job
+	meter     meter
+	published time.Time
 
 	mu    sync.Mutex // guards stats
 	stats Stats
-	meter meter // the goroutine's own
 }
 
-func newLoop(exec executor, s *sched.Scheduler, pool *kvcache.Pool, log *slog.Logger) *loop {
+func newLoop(exec executor, s *sched.Scheduler, pool *kvcache.Pool, log *slog.Logger, observer Observer) *loop {
 	return &loop{
-		exec: exec, sched: s, pool: pool, log: log,
-		inbox: make(chan *job), quit: make(chan struct{}), stopped: make(chan struct{}),
+		exec: exec, sched: s, pool: pool, log: log, observer: observer,
+		inbox: make(chan []*job), quit: make(chan struct{}), stopped: make(chan struct{}),
 		jobs: map[*sched.Sequence]*job{},
 	}
 }
 
-// submit hands a job to the loop, or says why it cannot.
-func (l *loop) submit(j *job) error {
-	j.submitted = time.Now()
+// submit hands a request's answers to the loop, or says why it cannot.
+func (l *loop) submit(jobs []*job) error {
+	g := jobs[0].group
+	g.submitted = time.Now()
 	select {
-	case l.inbox <- j:
+	case l.inbox <- jobs:
 		return nil
 	case <-l.quit:
 		return ErrClosed
 	case <-l.stopped:
 		return ErrClosed
-	case <-j.ctx.Done():
-		return j.ctx.Err()
+	case <-g.ctx.Done():
+		return g.ctx.Err()
 	}
 }
 
@@ -88,37 +90,54 @@ func (l *loop) run() {
 				l.failAll(err)
 			} else {
 				for _, c := range plan.Chunks {
-					l.finish(c.Seq, err)
+					l.fail(c.Seq, err)
 				}
 			}
 		}
-		l.publish()
+		l.publish(false)
 	}
 }
 
 // receive takes what is in the inbox, waiting when there is nothing else to do. It returns false when the loop is to end.
 func (l *loop) receive() bool {
 	for {
-		var j *job
+		var jobs []*job
 		if len(l.jobs) == 0 {
 			select {
-			case j = <-l.inbox:
+			case jobs = <-l.inbox:
 			case <-l.quit:
 				return false
 			}
 		} else {
 			select {
-			case j = <-l.inbox:
+			case jobs = <-l.inbox:
 			case <-l.quit:
 				return false
 			default:
 				return true
 			}
 		}
-		if err := l.sched.Add(j.seq); err != nil {
-			j.out.close(err)
+		l.admit(jobs)
+	}
+}
+
+// admit queues a request: all of its answers, or none.
+func (l *loop) admit(jobs []*job) {
+	for i, j := range jobs {
+		err := l.sched.Add(j.seq)
+		if err == nil {
 			continue
 		}
+		for _, added := range jobs[:i] {
+			l.sched.Remove(added.seq)
+		}
+		if errors.Is(err, sched.ErrQueueFull) {
+			err = ErrQueueFull
+		}
+		j.out.close(err)
+		return
+	}
+	for _, j := range jobs {
 		l.jobs[j.seq] = j
 	}
 }
@@ -129,121 +148,72 @@ func (l *loop) idle() {
 		panic("BUG: " + err.Error())
 	}
 	if len(l.jobs) > 0 {
-		panic(fmt.Sprintf("BUG: engine: %d requests can never be scheduled", len(l.jobs)))
+		panic(fmt.Sprintf("BUG: engine: %d answers can never be scheduled", len(l.jobs)))
 	}
-	l.publish()
+	l.publish(true)
 }
 
 func (l *loop) dropCancelled() {
 	for seq, j := range l.jobs {
 		if err := j.ctx.Err(); err != nil {
-			l.finish(seq, err)
+			l.fail(seq, err)
 		}
 	}
 }
 
-// finish ends a request and frees what it holds.
-func (l *loop) finish(seq *sched.Sequence, err error) {
+// fail ends a request whose answer seq is with an error: all of its answers, since its reader learns of one end only.
+func (l *loop) fail(seq *sched.Sequence, err error) {
 	j := l.jobs[seq]
 	if j == nil {
 		return
 	}
+	for other, o := range l.jobs {
+		if o.group == j.group && o != j {
+			l.end(other, "", err)
+		}
+	}
+	l.end(seq, "", err)
+}
+
+// end takes an answer out and frees what it holds; the stream ends with the last one.
+func (l *loop) end(seq *sched.Sequence, reason FinishReason, err error) {
+	j := l.jobs[seq]
 	delete(l.jobs, seq)
 	l.sched.Remove(seq)
+	j.left--
+	if l.observer != nil {
+		l.observer.Done(j.record(err, reason, time.Now()))
+	}
+	if j.left > 0 {
+		return
+	}
 	if err == nil {
-		l.mu.Lock()
-		l.stats.Requests++
-		l.mu.Unlock()
+		l.meter.requests++
 	}
 	// Whoever reads the stream's end can rely on the blocks being free, and sees them free in Stats.
-	l.publish()
+	l.publish(true)
 	j.out.close(err)
 }
 
 func (l *loop) failAll(err error) {
-	for seq := range l.jobs {
-		l.finish(seq, err)
+	for len(l.jobs) > 0 {
+		for seq := range l.jobs {
+			l.fail(seq, err)
+		}
 	}
-	l.publish()
+	l.publish(true)
 }
 
-// step runs one plan and hands out what it gave.
-func (l *loop) step(plan *sched.Plan) error {
-	start := time.Now()
-	want := runner.WantNothing
-	for _, c := range plan.Chunks {
-		j := l.jobs[c.Seq]
-		if j.started.IsZero() {
-			j.started = start
-		}
-		switch {
-		case c.Logits == 0:
-		case !j.greedy():
-			want = runner.WantLogits
-		case want == runner.WantNothing:
-			want = runner.WantIDs
-		}
-	}
-	res, err := l.exec.Step(context.Background(), plan, want)
-	if err != nil {
-		return err
-	}
-	l.sched.Done(plan)
-	now := time.Now()
-	l.meter.step(plan, now.Sub(start))
-	row := 0
-	for _, c := range plan.Chunks {
-		l.meter.prompt += int64(max(0, min(l.jobs[c.Seq].prompt-c.Start, len(c.Tokens))))
-		rows := c.Logits
-		if err := l.emit(c, res, row, now); err != nil {
-			l.finish(c.Seq, err)
-		}
-		row += rows
-	}
-	return nil
-}
-
-// emit gives a chunk's rows, which begin at row of the result, to its request.
-func (l *loop) emit(c sched.Chunk, res runner.Result, row int, now time.Time) error {
-	j := l.jobs[c.Seq]
-	if j.onLogits != nil {
-		for i := range c.Logits {
-			if err := j.onLogits(c.Start+len(c.Tokens)-c.Logits+i, res.Row(row+i)); err != nil {
-				return err
-			}
-		}
-	}
-	if c.Logits == 0 || c.Start+len(c.Tokens) < len(c.Seq.Tokens) {
-		return nil
-	}
-	var id int32
-	var err error
-	if res.Logits == nil {
-		id = res.IDs[row+c.Logits-1]
-		if id < 0 {
-			err = sample.ErrNaN
-		}
-	} else {
-		id, err = j.sampler.Sample(res.Row(row + c.Logits - 1))
-	}
-	if err != nil {
-		return fmt.Errorf("engine: after %d tokens: %w", len(c.Seq.Tokens), err)
-	}
-	if j.maxNew == 0 {
-		l.finish(c.Seq, nil)
-		return nil
-	}
-	j.sampler.Accept(id)
-	l.meter.generated++
-	if j.accept(id, now) {
-		l.finish(c.Seq, nil)
-	}
-	return nil
-}
+// publishEvery is how old the numbers of Stats may be while steps follow each other: making them takes time and memory.
+const publishEvery = 50 * time.Millisecond
 
 // publish takes the snapshot that Stats returns.
-func (l *loop) publish() {
-	running, waiting := l.sched.Running(), l.sched.Waiting()
+func (l *loop) publish(now bool) {
+	if !now && time.Since(l.published) < publishEvery {
+		return
+	}
+	l.published = time.Now()
+	running := l.sched.Running()
 	seqs := make([]SeqStats, 0, len(running))
 	for _, q := range running {
 		blocks := make([]int32, len(q.Table))
@@ -254,9 +224,13 @@ func (l *loop) publish() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stats.Running, l.stats.Waiting = len(running), len(waiting)
+	l.stats.Running, l.stats.Waiting = len(running), len(l.sched.Waiting())
 	l.stats.BlocksUsed = l.pool.NumBlocks() - l.pool.NumFree()
+	l.stats.KVUsage = float64(l.stats.BlocksUsed) / float64(l.pool.NumBlocks())
 	l.stats.Sequences = seqs
+	cache := l.pool.Stats()
+	l.stats.PrefixQueries, l.stats.PrefixHits = cache.Queries, cache.Hits
+	l.stats.Preemptions = l.sched.Stats().Preemptions
 	l.meter.fill(&l.stats)
 }
 

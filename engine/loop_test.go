@@ -65,17 +65,21 @@ func oneHot(ids []int32) runner.Result {
 
 func (f *fakeExec) Close() { f.closed = true }
 
-// newFake is an engine over a fake executor with a pool of the given blocks.
+// newFake is an engine over a fake executor with a pool of the given blocks, which works on four answers at once.
 func newFake(t testing.TB, exec *fakeExec, blocks int) *Engine {
+	return newFakeWith(t, exec, blocks, sched.Config{MaxBatchedTokens: 32, MaxLogits: 4, MaxSeqs: 4}, nil)
+}
+
+func newFakeWith(t testing.TB, exec *fakeExec, blocks int, cfg sched.Config, observer Observer) *Engine {
 	exec.t = t
 	pool := kvcache.NewPool(kvcache.Config{NumBlocks: blocks})
 	e := &Engine{
 		Text:   &Text{tok: tokenizer.NewSynthetic(fakeVocab)},
 		config: &weights.Config{VocabSize: fakeVocab, EOS: []int32{2}},
-		dev:    fakeDevice{}, src: fakeSource{},
+		dev:    fakeDevice{}, src: fakeSource{}, numTokens: fakeVocab,
 	}
 	e.info.MaxModelLen = blocks * kvcache.BlockSize
-	e.loop = newLoop(exec, sched.New(sched.Config{MaxBatchedTokens: 32, MaxLogits: 4, MaxSeqs: 1}, pool), pool, slog.New(slog.DiscardHandler))
+	e.loop = newLoop(exec, sched.New(cfg, pool), pool, slog.New(slog.DiscardHandler), observer)
 	go e.loop.run()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
@@ -267,7 +271,7 @@ func waitForNoBlocks(t *testing.T, e *Engine) {
 }
 
 func TestCancelWhileWaiting(t *testing.T) {
-	e := newFake(t, &fakeExec{delay: time.Millisecond}, 8)
+	e := newFakeWith(t, &fakeExec{delay: time.Millisecond}, 8, sched.Config{MaxBatchedTokens: 32, MaxLogits: 1, MaxSeqs: 1}, nil)
 	first := make(chan error, 1)
 	go func() {
 		_, _, _, err := collect(t.Context(), e, greedy([]int32{100}, 100))
@@ -303,8 +307,8 @@ func TestFailedStepFailsItsRequestsOnly(t *testing.T) {
 func TestNaNLogitsAreAnError(t *testing.T) {
 	pool := kvcache.NewPool(kvcache.Config{NumBlocks: 2})
 	exec := &nanExec{fakeExec{t: t}}
-	l := newLoop(exec, sched.New(sched.Config{MaxBatchedTokens: 8, MaxLogits: 1, MaxSeqs: 1}, pool), pool, slog.New(slog.DiscardHandler))
-	e := &Engine{Text: &Text{}, config: &weights.Config{VocabSize: fakeVocab}, dev: fakeDevice{}, src: fakeSource{}, loop: l}
+	l := newLoop(exec, sched.New(sched.Config{MaxBatchedTokens: 8, MaxLogits: 1, MaxSeqs: 1}, pool), pool, slog.New(slog.DiscardHandler), nil)
+	e := &Engine{Text: &Text{}, config: &weights.Config{VocabSize: fakeVocab}, dev: fakeDevice{}, src: fakeSource{}, loop: l, numTokens: fakeVocab}
 	e.info.MaxModelLen = 32
 	go l.run()
 	defer func() {

@@ -9,6 +9,7 @@ import (
 // meter counts tokens and measures speed: of prompts by the last step that computed one, of decoding by a moving average.
 type meter struct {
 	prompt, generated int64   // tokens since opening
+	requests          int64   // that ended well, since opening
 	prefill, decode   float64 // tokens per second
 }
 
@@ -26,6 +27,6 @@ func (m *meter) step(p *sched.Plan, took time.Duration) {
 }
 
 func (m *meter) fill(s *Stats) {
-	s.PromptTokens, s.GenerationTokens = m.prompt, m.generated
+	s.PromptTokens, s.GenerationTokens, s.Requests = m.prompt, m.generated, m.requests
 	s.PrefillSpeed, s.DecodeSpeed = m.prefill, m.decode
 }

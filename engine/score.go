@@ -31,11 +31,12 @@ func (e *Engine) Logits(ctx context.Context, req LogitsRequest, fn func(pos int,
 	p := sample.Default()
 	p.Temperature = 0
 	j := &job{
-		ctx: ctx, prompt: len(ids), maxNew: req.Steps, out: newQueue(), onLogits: fn,
+		group:  &group{ctx: ctx, id: "logits", out: newQueue(), n: 1, left: 1, promptTop: -1},
+		prompt: len(ids), maxNew: req.Steps, promptOnly: req.Steps == 0, top: -1, text: e.Text, onLogits: fn,
 		sampler: sample.New(p, e.config.VocabSize),
 		seq:     &sched.Sequence{ID: "logits", Tokens: ids, MaxTokens: len(ids) + max(0, req.Steps-1), LogitsFrom: max(0, min(req.From, len(ids)-1))},
 	}
-	if err := e.loop.submit(j); err != nil {
+	if err := e.loop.submit([]*job{j}); err != nil {
 		return nil, err
 	}
 	var greedy []int32

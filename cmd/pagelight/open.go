@@ -18,7 +18,7 @@ type modelFlags struct {
 	Quant       string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights: none (as stored), q8 or q4 (every matrix)."`
 	KV          string   `name:"kv" enum:"f16,f32,int8" default:"f16" env:"PAGELIGHT_KV" help:"How keys and values are cached: f16, f32, or int8 (half the memory of f16)."`
 	GPUMemory   byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" help:"Budget for weights, cache and scratch (512M, 2G); WebGPU does not tell how much is free. Default by kind of device: 8G for a GPU, else 4G."`
-	MaxModelLen int      `placeholder:"N" env:"PAGELIGHT_MAX_MODEL_LEN" help:"Longest prompt and answer together, in tokens. Default: what the model was made for, if the cache holds it."`
+	MaxModelLen modelLen `default:"auto" placeholder:"N" env:"PAGELIGHT_MAX_MODEL_LEN" help:"Longest prompt and answer together, in tokens; auto is what the model was made for, or what fits the memory."`
 	LogLevel    string   `enum:"debug,info,warn,error" default:"warn" env:"PAGELIGHT_LOG_LEVEL" help:"Least severe message to log (debug, info, warn, error)."`
 }
 
@@ -34,7 +34,7 @@ func (f *modelFlags) logger(w io.Writer) *slog.Logger {
 // open opens a model for a command, showing progress where a person watches.
 func (f *modelFlags) open(a *app, model string, cfg engine.Config) (*engine.Engine, error) {
 	log := f.logger(a.stderr)
-	cfg.KV, cfg.GPUMemory, cfg.MaxModelLen, cfg.Logger = engine.KVType(f.KV), int64(f.GPUMemory), f.MaxModelLen, log
+	cfg.KV, cfg.GPUMemory, cfg.MaxModelLen, cfg.Logger = engine.KVType(f.KV), int64(f.GPUMemory), int(f.MaxModelLen), log
 	p := newProgress(a.stderr)
 	told := cfg.Progress
 	cfg.Progress = func(pr engine.Progress) {

@@ -21,6 +21,7 @@ type serveCmd struct {
 	AllowedOrigins  []string      `placeholder:"ORIGIN" env:"PAGELIGHT_ALLOWED_ORIGINS" help:"Web origins (https://chat.example) whose pages may use the API, and host names by which this server may be reached."`
 	MaxBodySize     byteSize      `default:"8M" placeholder:"BYTES" env:"PAGELIGHT_MAX_BODY_SIZE" help:"Largest request body. Default: 8M."`
 	DrainTimeout    time.Duration `default:"30s" env:"PAGELIGHT_DRAIN_TIMEOUT" help:"How long running answers may take to finish after SIGTERM."`
+	servingFlags
 	modelFlags
 }
 
@@ -31,6 +32,10 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	if c.DrainTimeout < 0 {
 		return usagef("--drain-timeout must not be negative, got %s", c.DrainTimeout)
+	}
+	cfg, err := c.config()
+	if err != nil {
+		return err
 	}
 	log := c.logger(a.stderr)
 	// The address is taken before the model is loaded: a port in use is told at once, not after minutes of loading.
@@ -56,7 +61,7 @@ func (c *serveCmd) Run(a *app) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(a.ctx, ln) }()
 
-	eng, err := c.openServed(a, srv)
+	eng, err := c.openServed(a, srv, cfg)
 	if err != nil {
 		return err
 	}
@@ -71,8 +76,9 @@ func (c *serveCmd) Run(a *app) error {
 }
 
 // openServed opens the model while the server already answers /health with how far it is.
-func (c *serveCmd) openServed(a *app, srv *host.Server) (*engine.Engine, error) {
-	eng, err := c.open(a, c.Model, engine.Config{Progress: srv.SetProgress})
+func (c *serveCmd) openServed(a *app, srv *host.Server, cfg engine.Config) (*engine.Engine, error) {
+	cfg.Progress, cfg.Observer = srv.SetProgress, srv.Observer()
+	eng, err := c.open(a, c.Model, cfg)
 	if err != nil {
 		return nil, err
 	}

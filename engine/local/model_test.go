@@ -30,6 +30,7 @@ type golden struct {
 		PromptIDs []int32          `json:"prompt_ids"`
 		OutputIDs []int32          `json:"output_ids"`
 		Margins   []float64        `json:"margins"`
+		MinMargin float64          `json:"min_margin"`
 		Text      string           `json:"output_text"`
 	} `json:"prompts"`
 }

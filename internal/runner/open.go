@@ -72,7 +72,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 		r.desc.Notes = append(r.desc.Notes, "rotary frequencies are rounded to bf16, as in the model object that config.json was dumped from")
 	}
 	if c.MaxTokens == 0 {
-		c.MaxTokens = defaultMaxTokens(dev.Info().Kind)
+		c.MaxTokens = max(defaultMaxTokens(dev.Info().Kind), c.MaxSeqs)
 	}
 	if err := r.planMemory(src, &c); err != nil {
 		return nil, err

@@ -1,0 +1,146 @@
+package local
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pagelight/pagelight/engine"
+)
+
+// reference is what a prompt is answered when it is alone: the ids, and how far the best logit is above the second best.
+type reference struct {
+	prompt, ids []int32
+	margins     []float64
+}
+
+// references answers chats that the model was made for, one after another and without a prefix cache. What such a model is
+// asked leaves it few near-ties.
+func references(t *testing.T, device string, cfg engine.Config, n, steps int) []reference {
+	t.Helper()
+	cfg.MaxSeqs, cfg.NoPrefixCache = 1, true
+	eng := open(t, device, Options{Engine: cfg})
+	two := 2
+	var refs []reference
+	for _, p := range readJSON[golden](t, "testdata/golden.json").Prompts {
+		if len(refs) == n {
+			break
+		}
+		if len(p.OutputIDs) < 20 || p.MinMargin < 0.05 || len(p.PromptIDs)+steps > 128 { // long answers need more blocks as they grow
+			continue
+		}
+		ref := reference{prompt: p.PromptIDs}
+		req := engine.Request{TokenIDs: ref.prompt, Params: engine.Params{Temperature: zero(), MaxTokens: steps, Logprobs: &two}}
+		for ev, err := range eng.Generate(t.Context(), req) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref.ids = append(ref.ids, ev.TokenIDs...)
+			for _, lp := range ev.Logprobs {
+				ref.margins = append(ref.margins, lp.Top[0].Logprob-lp.Top[1].Logprob)
+			}
+		}
+		refs = append(refs, ref)
+	}
+	if len(refs) < n {
+		t.Fatalf("only %d prompts of the right length", len(refs))
+	}
+	return refs
+}
+
+// TestSameTokensHoweverScheduled answers prompts alone and in batches, whole and cut into chunks, computed and found in the
+// prefix cache, and with so few blocks that answers give way to each other. Kernels for different numbers of rows sum in
+// different orders, so tokens are compared up to the first near-tie; with Deterministic all are.
+func TestSameTokensHoweverScheduled(t *testing.T) {
+	for _, device := range []string{"cpu", "gpu"} {
+		for _, c := range []struct {
+			kv            engine.KVType
+			deterministic bool
+			least         float64 // margins below it end a comparison
+		}{{engine.KVF32, false, 1e-3}, {engine.KVF16, false, 0.02}, {engine.KVF16, true, 0}} {
+			t.Run(fmt.Sprintf("%s/%s/deterministic=%v", device, c.kv, c.deterministic), func(t *testing.T) {
+				base := engine.Config{KV: c.kv, Deterministic: c.deterministic, MaxModelLen: 128}
+				refs := references(t, device, base, 5, 40)
+				cfg := base
+				cfg.MaxSeqs, cfg.MaxBatchedTokens = 5, 24
+
+				few := cfg
+				few.GPUMemory = fewBlocks(t, device, cfg, 8) // two or three answers
+				if st := answerAll(t, device, few, refs, c.least, 1); st.Preemptions == 0 {
+					t.Error("nothing was preempted")
+				}
+				if st := answerAll(t, device, cfg, refs, c.least, 2); st.PrefixHits == 0 {
+					t.Error("nothing was found in the prefix cache")
+				}
+			})
+		}
+	}
+}
+
+// answerAll asks everything at once, that many times, and compares.
+func answerAll(t *testing.T, device string, cfg engine.Config, refs []reference, least float64, rounds int) engine.Stats {
+	t.Helper()
+	eng := open(t, device, Options{Engine: cfg})
+	compared, all := 0, 0
+	for round := range rounds {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for i, ref := range refs {
+			wg.Go(func() {
+				time.Sleep(time.Duration((i*7+round*3)%5) * 5 * time.Millisecond)
+				ids, _ := generate(t, eng, engine.Request{TokenIDs: ref.prompt, Params: engine.Params{Temperature: zero(), MaxTokens: len(ref.ids)}})
+				n := compareGreedy(t, fmt.Sprintf("round %d, prompt %d", round, i), ids, ref.ids, ref.margins, least)
+				mu.Lock()
+				defer mu.Unlock()
+				compared, all = compared+n, all+len(ref.ids)
+			})
+		}
+		wg.Wait()
+	}
+	st := eng.Stats()
+	t.Logf("%d of %d tokens compared; %d preemptions, %d of %d prompt tokens cached", compared, all, st.Preemptions, st.PrefixHits, st.PrefixQueries)
+	if compared*100 < all*95 {
+		t.Errorf("only %d of %d tokens were compared", compared, all)
+	}
+	if st.BlocksUsed != 0 {
+		t.Errorf("%d blocks are still in use", st.BlocksUsed)
+	}
+	return st
+}
+
+// fewBlocks is the memory budget with which an engine has that many blocks.
+func fewBlocks(t *testing.T, device string, cfg engine.Config, blocks int64) int64 {
+	t.Helper()
+	eng := open(t, device, Options{Engine: cfg})
+	defer func() {
+		if err := eng.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	info := eng.Info()
+	return info.WeightBytes + info.ScratchBytes + info.KVBytes/int64(info.NumBlocks)*blocks + info.KVBytes/int64(info.NumBlocks)/2
+}
+
+// TestSeededAnswersDoNotDependOnTheBatch samples with ten seeds alone and among others.
+func TestSeededAnswersDoNotDependOnTheBatch(t *testing.T) {
+	eng := open(t, "cpu", Options{Engine: engine.Config{MaxModelLen: 256, Deterministic: true}})
+	one := 0.9
+	ask := func(seed int64) engine.Request {
+		return engine.Request{TokenIDs: prompt(20), Params: engine.Params{Temperature: &one, Seed: &seed, MaxTokens: 16, IgnoreEOS: true}}
+	}
+	alone := make([][]int32, 10)
+	for i := range alone {
+		alone[i], _ = generate(t, eng, ask(int64(i)))
+	}
+	var wg sync.WaitGroup
+	for i := range alone {
+		wg.Go(func() {
+			ids, _ := generate(t, eng, ask(int64(i)))
+			if fmt.Sprint(ids) != fmt.Sprint(alone[i]) {
+				t.Errorf("seed %d: %v in a batch, %v alone", i, ids, alone[i])
+			}
+		})
+	}
+	wg.Wait()
+}

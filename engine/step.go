@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pagelight/pagelight/internal/runner"
+	"github.com/pagelight/pagelight/internal/sample"
+	"github.com/pagelight/pagelight/internal/sched"
+)
+
+// step runs one plan and hands out what it gave.
+func (l *loop) step(plan *sched.Plan) error {
+	start := time.Now()
+	want := runner.WantNothing
+	for _, c := range plan.Chunks {
+		j := l.jobs[c.Seq]
+		if j.started.IsZero() {
+			j.started = start
+		}
+		switch {
+		case c.Logits == 0:
+		case j.needsLogits():
+			want = runner.WantLogits
+		case want == runner.WantNothing:
+			want = runner.WantIDs
+		}
+	}
+	res, err := l.exec.Step(context.Background(), plan, want)
+	if err != nil {
+		return err
+	}
+	l.sched.Done(plan)
+	now := time.Now()
+	rec := StepRecord{Took: now.Sub(start), Tokens: plan.NumTokens, Seqs: len(plan.Chunks)}
+	l.meter.step(plan, rec.Took)
+	row := 0
+	for _, c := range plan.Chunks {
+		if j := l.jobs[c.Seq]; j != nil { // it may have ended with another answer of its request
+			fresh := j.countPrompt(c.Start + len(c.Tokens))
+			rec.PromptTokens += fresh
+			l.meter.prompt += int64(fresh)
+			if err := l.emit(j, c, res, row, now, &rec); err != nil {
+				l.fail(c.Seq, err)
+			}
+		}
+		row += c.Logits
+	}
+	if l.observer != nil {
+		l.observer.Step(rec)
+	}
+	return nil
+}
+
+// countPrompt says how many of the prompt's tokens are in the cache for the first time now that computed tokens are.
+func (j *job) countPrompt(computed int) int {
+	seen := max(j.promptSeen, min(computed, j.prompt))
+	fresh := seen - j.promptSeen
+	j.promptSeen = seen
+	return fresh
+}
+
+// emit gives a chunk's rows, which begin at row of the result, to its answer.
+func (l *loop) emit(j *job, c sched.Chunk, res runner.Result, row int, now time.Time, rec *StepRecord) error {
+	end := c.Start + len(c.Tokens)
+	for i := range c.Logits {
+		pos := end - c.Logits + i
+		if j.onLogits != nil {
+			if err := j.onLogits(pos, res.Row(row+i)); err != nil {
+				return err
+			}
+		}
+		if j.index == 0 && j.promptTop >= 0 && pos+1 < j.prompt {
+			lp, err := j.text.logprob(res.Row(row+i), j.seq.Tokens[pos+1], j.promptTop)
+			if err != nil {
+				return err
+			}
+			j.promptLogprobs = append(j.promptLogprobs, lp)
+		}
+	}
+	if c.Logits == 0 || end < len(c.Seq.Tokens) {
+		return nil
+	}
+	if j.promptOnly {
+		if j.onLogits == nil {
+			j.endPrompt(now)
+		}
+		l.end(c.Seq, FinishLength, nil)
+		return nil
+	}
+	id, logprobs, err := l.pick(j, res, row+c.Logits-1)
+	if err != nil {
+		return fmt.Errorf("engine: after %d tokens: %w", len(c.Seq.Tokens), err)
+	}
+	j.sampler.Accept(id)
+	rec.GeneratedTokens++
+	l.meter.generated++
+	if j.first.IsZero() {
+		rec.FirstTokens = append(rec.FirstTokens, now.Sub(j.submitted))
+	} else {
+		rec.InterToken = append(rec.InterToken, now.Sub(j.last))
+	}
+	if reason := j.accept(id, logprobs, now); reason != "" {
+		l.end(c.Seq, reason, nil)
+	}
+	return nil
+}
+
+// pick chooses the next token from a row of the result, and describes it where the request asks for that.
+func (l *loop) pick(j *job, res runner.Result, row int) (int32, []TokenLogprob, error) {
+	if res.Logits == nil {
+		id := res.IDs[row]
+		if id < 0 {
+			return 0, nil, sample.ErrNaN
+		}
+		return id, nil, nil
+	}
+	id, err := j.sampler.Sample(res.Row(row)) // leaves the logits as they are
+	if err != nil || j.top < 0 {
+		return id, nil, err
+	}
+	lp, err := j.text.logprob(res.Row(row), id, j.top)
+	return id, []TokenLogprob{lp}, err
+}
