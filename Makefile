@@ -16,7 +16,7 @@ PLAIN := ./engine ./host ./internal/archtest ./internal/builtin ./internal/chat/
 	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer ./internal/weights ./wgsl
 # Those that need a WebGPU adapter, and those that need Chromium.
 GPU := ./internal/gpu/gputest ./internal/gpu/wgpunative ./internal/conformance ./internal/runner ./engine/... ./cmd/...
-BROWSER := ./internal/browsertest ./static
+BROWSER := ./internal/browsertest ./internal/e2e ./static
 
 .PHONY: help build wasm run test test-plain test-gpu test-browser test-full lint vet fmt vendor site fuzz golden clean setup-gpu setup-browser
 
