@@ -286,9 +286,27 @@ func (p *page) offer(kind string, n int) {
 	p.click(fmt.Sprintf(`[data-kind=%q] .offers button:nth-child(%d)`, kind, n))
 }
 
+// key presses and releases keys. A key that makes a character does so unless the page prevents it: chromedp's own KeyEvent
+// sends the character by itself.
 func (p *page) key(keys string, modifiers ...chromedp.Modifier) {
 	p.t.Helper()
-	p.do("key", chromedp.KeyEvent(keys, chromedp.KeyModifiers(modifiers...)))
+	for _, r := range keys {
+		events := kb.Encode(r)
+		for i, event := range events {
+			chromedp.KeyModifiers(modifiers...)(event)
+			switch event.Type {
+			case kb.KeyChar:
+				continue
+			case kb.KeyDown:
+				if i+1 < len(events) && events[i+1].Type == kb.KeyChar {
+					event.Text = events[i+1].Text
+				}
+			}
+			if _, err := chromedp.Call(p.Ctx, input.DispatchKeyEvent, *event); err != nil {
+				p.t.Fatalf("key %q: %v", r, err)
+			}
+		}
+	}
 }
 
 // clear empties the message box.
@@ -358,6 +376,9 @@ func (p *page) send(question string) {
 	p.text(question)
 	p.key(kb.Enter)
 	p.wait("the question in the conversation", `[...document.querySelectorAll('[data-testid="message-user"]')].at(-1)?.innerText.includes(`+quote(question)+`)`)
+	if value := eval[string](p, `document.querySelector("#input").value`); value != "" {
+		p.t.Errorf("after sending, the message box has %q", value)
+	}
 }
 
 // finished waits for the end of the last answer.

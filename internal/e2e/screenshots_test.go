@@ -22,7 +22,6 @@ func TestScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := browsertest.Start(t, browsertest.SwiftShader)
-	host := serveSite(t)
 	sizes := []struct {
 		name          string
 		width, height int64
@@ -38,7 +37,7 @@ func TestScreenshots(t *testing.T) {
 		"en": {"en", []string{"My name is Anna.", "Explain paged attention in one sentence.", "Write a hello world program in Go.", "What is my name?"}},
 		"zh": {"zh-CN", []string{"我叫小明。", "天空为什么是蓝色的？", "用 Python 写一个函数，把两个数相加。", "我叫什么名字？"}},
 	} {
-		p := open(t, b, host.url, `{"theme":"light","lang":"`+lang+`"}`)
+		p := open(t, b, serveSite(t).url, `{"theme":"light","lang":"`+lang+`"}`)
 		each := func(what string) {
 			t.Helper()
 			for _, size := range sizes {
@@ -74,7 +73,7 @@ func (p *page) capture(file string) {
 	p.do("move the pointer away", chromedp.MouseEvent("mouseMoved", 0, 0))
 	browsertest.Eval[bool](p.t, p.Tab, 10*time.Second, `new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(() => {
 		const scroller = document.querySelector("#scroller");
-		scroller.scrollTop = scroller.scrollHeight;
+		scroller.scrollTop = document.querySelector("article") ? scroller.scrollHeight : 0;
 		requestAnimationFrame(() => requestAnimationFrame(() => next(true)));
 	})))`)
 	picture, err := chromedp.Run(p.Ctx, chromedp.CaptureScreenshot())
