@@ -49,6 +49,7 @@ func TestScreenshots(t *testing.T) {
 			}
 			p.do("size", chromedp.EmulateViewport(1280, 800))
 		}
+		p.do("size", chromedp.EmulateViewport(1280, 800))
 		p.waitState("ready")
 		p.box("software")
 		each("first")
@@ -65,6 +66,34 @@ func TestScreenshots(t *testing.T) {
 		each("models")
 		p.click("#models-close")
 	}
+}
+
+// The two pictures of the README, before they are made smaller: the page in the middle of an answer.
+func TestReadmePictures(t *testing.T) {
+	dir := os.Getenv("PAGELIGHT_SCREENSHOTS")
+	if dir == "" {
+		t.Skip("PAGELIGHT_SCREENSHOTS is not set")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b := browsertest.Start(t, browsertest.SwiftShader)
+	p := open(t, b, serveSite(t).url, `{"theme":"light","lang":"en","drawer":true,"temperature":0}`)
+	p.do("size", chromedp.EmulateViewport(1280, 800))
+	p.waitState("ready")
+	p.click(`[data-kind="software"] .offers button:last-child`)
+	p.click("#d-memory summary")
+	p.ask("Explain paged attention in one sentence.", "blocks")
+	p.ask("Write a hello world program in Go.", "fmt.Println")
+	p.send("Tell me a story about a little cat on the Moon.")
+	p.wait("half of the answer", last+`?.innerText.length > 200 && /^[1-9]/.test(document.querySelector("#blocks-summary").textContent)`)
+	p.capture(filepath.Join(dir, "page.png"))
+	p.finished()
+	p.click("#drawer-close")
+	p.look("dark", "en")
+	p.do("size", chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
+	p.ask("Write a poem about the sea.", "sea")
+	p.capture(filepath.Join(dir, "page-phone.png"))
 }
 
 // capture writes what the page looks like, at its end and without a pointer on it.

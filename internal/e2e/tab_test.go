@@ -135,6 +135,7 @@ func TestTab(t *testing.T) {
 		p.send("Tell me a story about a little cat on the Moon.")
 		p.running()
 		p.wait("blocks in use", `/^[1-9]/.test(document.querySelector("#blocks-summary").textContent)`)
+		p.wait("this conversation in the map of blocks", `document.querySelector("#blocks-legend").textContent.startsWith("this conversation")`)
 		p.click(testID("stop"))
 		pressed := time.Now()
 		a := p.finished()
