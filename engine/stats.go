@@ -33,8 +33,8 @@ type Stats struct {
 	PromptTokens       int64      `json:"prompt_tokens"`             // since opening
 	GenerationTokens   int64      `json:"generation_tokens"`         // since opening
 	Requests           int64      `json:"requests"`                  // finished, since opening
-	PrefillSpeed       float64    `json:"prefill_tokens_per_second"` // of the last request
-	DecodeSpeed        float64    `json:"decode_tokens_per_second"`  // of the running request, else of the last
+	PrefillSpeed       float64    `json:"prefill_tokens_per_second"` // of the last step that computed a prompt
+	DecodeSpeed        float64    `json:"decode_tokens_per_second"`  // moving average
 	DispatchesPerToken int        `json:"dispatches_per_token"`
 	SubmitsPerToken    float64    `json:"submits_per_token"`
 }
