@@ -280,12 +280,6 @@ func (p *page) click(selector string) {
 	p.do("click "+selector, chromedp.Click(selector))
 }
 
-// offer presses the first button of a state's box, or the n-th.
-func (p *page) offer(kind string, n int) {
-	p.t.Helper()
-	p.click(fmt.Sprintf(`[data-kind=%q] .offers button:nth-child(%d)`, kind, n))
-}
-
 // key presses and releases keys. A key that makes a character does so unless the page prevents it: chromedp's own KeyEvent
 // sends the character by itself.
 func (p *page) key(keys string, modifiers ...chromedp.Modifier) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net"
 	"net/http"
@@ -51,7 +52,9 @@ func serve(t *testing.T, program, port string) (address string, kill func()) {
 	}
 	done := make(chan struct{})
 	kill = func() {
-		cmd.Process.Kill() // an error says that it has ended
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
 		<-done
 	}
 	t.Cleanup(kill)
@@ -64,7 +67,9 @@ func serve(t *testing.T, program, port string) (address string, kill func()) {
 				ready <- address
 			}
 		}
-		cmd.Wait() // it is killed, so there always is an error
+		if err := cmd.Wait(); err == nil {
+			t.Error("the server ended by itself") // it is killed, which Wait calls an error
+		}
 	}()
 	select {
 	case address = <-ready:
