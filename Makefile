@@ -11,12 +11,12 @@ ADDR ?= --host 127.0.0.1 --port 8080
 MODEL ?= builtin
 
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
-PLAIN := ./engine ./host ./internal/archtest ./internal/builtin ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
+PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/builtin ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
 	./internal/kernels ./internal/kvcache ./internal/loadtest ./internal/model ./internal/openai ./internal/quant ./internal/ref \
 	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer ./internal/weights ./wgsl
 # Those that need a WebGPU adapter, and those that need Chromium.
 GPU := ./internal/gpu/gputest ./internal/gpu/wgpunative ./internal/conformance ./internal/runner ./engine/... ./cmd/...
-BROWSER := ./internal/browsertest ./static
+BROWSER := ./internal/browsertest ./internal/e2e ./static
 
 .PHONY: help build wasm run test test-plain test-gpu test-browser test-full lint vet fmt vendor site fuzz golden clean setup-gpu setup-browser
 
@@ -76,7 +76,7 @@ lint: wasm ## golangci-lint and go vet, for this machine and for the browser
 	GOOS=js GOARCH=wasm ./bin/golangci-lint run ./wasm/... ./internal/gpu/webgpujs/...
 
 fmt: ## Format the Go code
-	gofmt -w cmd engine host internal static wasm wgsl tools
+	gofmt -w cmd engine examples host internal static wasm wgsl tools
 
 vendor: ## Refresh the page's libraries from npm (static/vendor)
 	scripts/vendor-js.sh

@@ -37,8 +37,8 @@ type Stats struct {
 	PrefixHits         int64      `json:"prefix_cache_hits"`         // of these, tokens that were found
 	Preemptions        int64      `json:"preemptions"`               // since opening
 	KVUsage            float64    `json:"kv_usage"`                  // share of the blocks that requests hold, 0 to 1
-	PrefillSpeed       float64    `json:"prefill_tokens_per_second"` // of the last request
-	DecodeSpeed        float64    `json:"decode_tokens_per_second"`  // of the running request, else of the last
+	PrefillSpeed       float64    `json:"prefill_tokens_per_second"` // of the last step that computed a prompt
+	DecodeSpeed        float64    `json:"decode_tokens_per_second"`  // moving average
 	DispatchesPerToken int        `json:"dispatches_per_token"`
 	SubmitsPerToken    float64    `json:"submits_per_token"`
 }

@@ -183,6 +183,24 @@ func checkPerplexity(t *testing.T, device string, windows int) {
 	}
 }
 
+// TestInt8CachePerplexity holds a cache of bytes to what it may cost against one of halves.
+func TestInt8CachePerplexity(t *testing.T) {
+	for _, device := range []string{"cpu", "gpu"} {
+		t.Run(device, func(t *testing.T) {
+			ratio := map[engine.KVType]float64{}
+			for _, kv := range []engine.KVType{engine.KVF16, engine.KVI8} {
+				eng := open(t, device, Options{Model: Builtin, Engine: engine.Config{LogitRows: 64, KV: kv}})
+				ratio[kv] = perplexityRatio(t, eng, 1)
+			}
+			change := ratio[engine.KVI8]/ratio[engine.KVF16] - 1
+			t.Logf("perplexity with bytes is %.3f %% above that with halves", 100*change)
+			if math.Abs(change) > 0.005 {
+				t.Errorf("perplexity changes by %.2f %%, at most 0.5 %% allowed", 100*change)
+			}
+		})
+	}
+}
+
 // TestErnieTinyGreedy compares continuations with transformers' up to the first near-tie.
 func TestErnieTinyGreedy(t *testing.T) {
 	model := fixture(t, "models/ernie-tiny")

@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 		"engine", "internal/gpu", "internal/gpu/cpu", "internal/gpu/wgpunative", "internal/weights", "internal/quant",
 		"internal/builtin", "internal/kernels",
 	},
-	"host": {"engine", "static", "internal/hub", "internal/openai"},
+	"host": {"engine", "internal/openai"},
 	"wasm": {
 		"engine", "internal/conformance", "internal/gpu", "internal/gpu/webgpujs", "internal/gpu/cpu", "internal/openai",
 		"internal/weights", "internal/quant",

@@ -129,6 +129,15 @@ func NewTuned(dev gpu.Device, tuning Tuning) *Set {
 	}
 }
 
+// Names lists the kernels that ops so far need, without what specialises them, in order.
+func (s *Set) Names() []string {
+	seen := map[string]bool{}
+	for _, p := range s.pipelines {
+		seen[p.desc.Kernel] = true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
 // Pending is the number of pipelines that the next Compile will make.
 func (s *Set) Pending() int { return len(s.wanted) }
 

@@ -99,6 +99,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	if err != nil {
 		return nil, err
 	}
+	r.desc.Kernels = r.set.Names()
 	c.Progress("warmup", 0, 1, "")
 	if err := r.warmup(ctx); err != nil {
 		return nil, fmt.Errorf("first step: %w", err)

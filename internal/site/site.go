@@ -63,7 +63,7 @@ func Models(ctx context.Context, bundles ...Bundle) (fs.FS, error) {
 	}
 	list = append(list, Model{
 		ID: synthetic.Config().Name, Name: "ERNIE-4.5-0.3B, synthetic weights", Kind: "synthetic",
-		Memory: parameters(synthetic) * 5 / 8, Parameters: parameters(synthetic), Bits: "q4", Note: "speed",
+		Memory: parameters(synthetic) * 5 / 8, Parameters: parameters(synthetic), Bits: "4-bit", Note: "speed",
 	})
 	index, err := json.MarshalIndent(map[string]any{"models": list}, "", " ")
 	if err != nil {

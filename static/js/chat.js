@@ -13,7 +13,7 @@ const ended = { cancelled: "stopped" }; // error code -> status of the answer, e
 
 export class Chat {
   conversation = fresh();
-  running = null; // {id, answer, engine, began, firstAt, tokens, speeds, stopping}
+  running = null; // {id, sequence (the engine's name for it), answer, engine, began, firstAt, tokens, speeds, stopping}
   speeds = []; // tokens/s of the answer under way, or of the last one
   kept = true; // whether storage keeps the conversation
   #session;
@@ -160,6 +160,7 @@ export class Chat {
 
   #chunk(run, data) {
     const { answer } = run;
+    run.sequence ??= data.id;
     const choice = data.choices?.[0];
     const text = choice?.delta?.content ?? choice?.text ?? "";
     const now = performance.now();

@@ -23,7 +23,7 @@ export class Drawer {
   constructor(session, chat) {
     this.#session = session;
     this.#chat = chat;
-    this.#blocks = new BlockMap((id) => (this.#chat.running?.id === id ? t("seqThis") : ""));
+    this.#blocks = new BlockMap((id) => (this.#chat.running?.sequence === id ? t("seqThis") : ""));
     this.#toggle.addEventListener("click", () => this.toggle());
     $("#drawer-close").addEventListener("click", () => this.toggle(false));
     $("#adapter-chip").addEventListener("click", () => this.show("#d-adapter"));
@@ -161,7 +161,7 @@ export class Drawer {
     $("#blocks-legend").replaceChildren(...sequences.slice(0, 8).map((sequence) => {
       const swatch = el("i", { class: "swatch" });
       swatch.style.background = `var(${this.#blocks.colour(sequence)})`;
-      const mine = this.#chat.running?.id === sequence.id;
+      const mine = this.#chat.running?.sequence === sequence.id;
       return el("li", {}, swatch, el("span", { text: mine ? t("seqThis") : t("seqOther", { id: sequence.id }) }),
         el("b", { text: t("seqLine", { tokens: count(sequence.tokens), blocks: count(sequence.blocks.length) }) }));
     }));

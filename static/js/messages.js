@@ -174,7 +174,10 @@ function facts(message) {
   if (message.speed) parts.push(t("mSpeed", { n: rate(message.speed) }));
   if (message.first) parts.push(t("mFirst", { n: duration(message.first) }));
   if (message.status === "waiting") return "";
-  if (message.place) parts.push(t(message.place === "tab" ? "mTab" : "mServer") + (message.adapter ? `, ${message.adapter}` : ""));
+  if (message.place) {
+    const place = t(message.place === "tab" ? "mTab" : "mServer");
+    parts.push(message.adapter ? t("mWhere", { place, adapter: message.adapter }) : place);
+  }
   const end = {
     done: { length: "mLength", context: "mContext" }[message.finish] ?? "mStop",
     stopped: "mStopped", interrupted: "mInterrupted", error: "mError",

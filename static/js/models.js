@@ -41,7 +41,7 @@ export class ModelPicker {
       [t("modelDownload"), model.kind === "synthetic" ? t("modelNoDownload") : model.bytes ? bytes(model.bytes) : null],
       [t("modelMemory"), model.memory ? bytes(model.memory, true) + (over ? `, ${t("modelOver")}` : "") : null],
       [t("modelParameters"), model.parameters ? large(model.parameters) : null],
-    ], model.kind === "synthetic" ? t("syntheticNote", { name: model.name }) : null, () => {
+    ], model.kind === "synthetic" ? t("modelRandom") : null, () => {
       this.#dialog.close();
       session.choose(model);
     });

@@ -57,6 +57,7 @@ export const strings = {
   mFirst: ["first word after {n}", "首字 {n}"],
   mTab: ["this tab", "本页"],
   mServer: ["server", "服务器"],
+  mWhere: ["{place}, {adapter}", "{place}（{adapter}）"],
   mStop: ["finished", "已完成"],
   mLength: ["ended at the token limit", "达到词元上限"],
   mContext: ["ended because the context is full", "上下文已满"],
@@ -157,6 +158,7 @@ export const strings = {
   modelInUse: ["In use", "使用中"],
   modelDemo: ["demonstration", "演示"],
   modelSynthetic: ["speed test", "测速"],
+  modelRandom: ["Random weights: it measures speed, and its text means nothing.", "权重是随机的：只用于测速，输出的文字没有意义。"],
   modelContext: ["Context", "上下文"],
   modelOver: ["needs more than the memory budget", "超出内存预算"],
 

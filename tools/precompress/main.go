@@ -31,7 +31,9 @@ func precompress(path string) error {
 		open func(io.Writer) (io.WriteCloser, error)
 	}{
 		{".gz", func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriterLevel(w, gzip.BestCompression) }},
-		{".br", func(w io.Writer) (io.WriteCloser, error) { return brotli.NewWriterLevel(w, brotli.BestCompression), nil }},
+		{".br", func(w io.Writer) (io.WriteCloser, error) {
+			return brotli.NewWriterLevel(w, brotli.BestCompression), nil
+		}},
 	} {
 		var out bytes.Buffer
 		w, err := c.open(&out)
