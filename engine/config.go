@@ -12,6 +12,7 @@ import (
 	"log/slog"
 
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/planner"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/weights"
 )
@@ -114,30 +115,15 @@ func (cfg *Config) fill(dev gpu.Info) error {
 		}
 	}
 	if cfg.MaxSeqs == 0 {
-		cfg.MaxSeqs = defaultMaxSeqs(dev)
+		cfg.MaxSeqs = planner.DefaultMaxSeqs(dev.Kind, wasm)
 	}
-	if cfg.MaxSeqs > maxSeqs {
-		return &ParamError{"max_num_seqs", fmt.Sprintf("must be at most %d, got %d", maxSeqs, cfg.MaxSeqs)}
+	if cfg.MaxSeqs > planner.MostSeqs {
+		return &ParamError{"max_num_seqs", fmt.Sprintf("must be at most %d, got %d", planner.MostSeqs, cfg.MaxSeqs)}
 	}
 	if n := cfg.MaxBatchedTokens; n > 0 && n < cfg.MaxSeqs {
 		return &ParamError{"max_num_batched_tokens", fmt.Sprintf("must be at least max_num_seqs (%d), got %d", cfg.MaxSeqs, n)}
 	}
 	return nil
-}
-
-// maxSeqs bounds Config.MaxSeqs: each answer in a step takes a row of logits.
-const maxSeqs = 256
-
-// defaultMaxSeqs is how many answers a device of that kind works on at once, unless it is told. The cache has room for as many
-// of full length, as far as the budget goes.
-func defaultMaxSeqs(dev gpu.Info) int {
-	switch {
-	case wasm:
-		return 4
-	case dev.Kind == gpu.KindHardware:
-		return 64
-	}
-	return 16
 }
 
 // Phase is a part of opening a model.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kvcache"
+	"github.com/pagelight/pagelight/internal/planner"
 	"github.com/pagelight/pagelight/internal/runner"
 	"github.com/pagelight/pagelight/internal/sched"
 	"github.com/pagelight/pagelight/internal/weights"
@@ -83,7 +84,7 @@ func (e *Engine) openRunner(ctx context.Context, cfg *Config) (*runner.Runner, e
 		},
 	})
 	if m := (*runner.MemoryError)(nil); errors.As(err, &m) {
-		return nil, &MemoryError{What: m.What, Need: m.Need, Have: m.Have, Err: err}
+		return nil, &MemoryError{What: m.What, Need: m.Need, Have: m.Have, Remedies: m.Remedies, Err: err}
 	}
 	if err != nil {
 		return nil, err
@@ -101,16 +102,7 @@ func (e *Engine) openRunner(ctx context.Context, cfg *Config) (*runner.Runner, e
 // DefaultGPUMemory is the memory budget for weights, cache and scratch when none is stated. WebGPU tells no free memory,
 // so this is an estimate of what a device of that kind can spare.
 func DefaultGPUMemory(info gpu.Info) int64 {
-	switch {
-	case info.Kind == gpu.KindHardware && info.Driver != "webgpujs":
-		return 8 << 30
-	case info.Kind == gpu.KindHardware:
-		return 4 << 30
-	case info.Driver != "webgpujs" && !wasm:
-		return 4 << 30
-	default:
-		return 2 << 30
-	}
+	return planner.DefaultBudget(info.Kind, wasm || info.Driver == "webgpujs")
 }
 
 // Info describes the engine.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/planner"
 	"github.com/pagelight/pagelight/internal/sample"
 )
 
@@ -37,11 +38,15 @@ type ParamError struct {
 
 func (e *ParamError) Error() string { return e.Field + ": " + e.Reason }
 
+// Remedy is a change of configuration with which a model fits.
+type Remedy = planner.Remedy
+
 // MemoryError says that the device does not grant the memory that a model needs.
 type MemoryError struct {
-	What       string // "weights", "KV cache"
-	Need, Have int64  // bytes; Have is 0 when the device does not say
-	Err        error  // what the device said
+	What       string   // "weights", "KV cache"
+	Need, Have int64    // bytes; Have is 0 when the device does not say
+	Remedies   []Remedy // what would fit, when the budget is at fault
+	Err        error    // what the device said
 }
 
 func (e *MemoryError) Error() string {

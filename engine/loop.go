@@ -123,6 +123,11 @@ func (l *loop) receive() bool {
 
 // admit queues a request: all of its answers, or none.
 func (l *loop) admit(jobs []*job) {
+	if most := l.sched.MaxSequences(); most > 0 && len(jobs) > most {
+		// Not ErrQueueFull: trying again later would never help.
+		jobs[0].out.close(&ParamError{"n", fmt.Sprintf("must be at most %d, the number of answers that run or wait here, got %d", most, len(jobs))})
+		return
+	}
 	for i, j := range jobs {
 		err := l.sched.Add(j.seq)
 		if err == nil {

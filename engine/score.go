@@ -41,7 +41,8 @@ func (e *Engine) Logits(ctx context.Context, req LogitsRequest, fn func(pos int,
 	}
 	var greedy []int32
 	for {
-		events, end, err := j.out.take(ctx)
+		// Not until ctx ends but until the engine has dropped the request: fn is not called any more when Logits returns.
+		events, end, err := j.out.take(context.WithoutCancel(ctx))
 		for _, ev := range events {
 			greedy = append(greedy, ev.TokenIDs...)
 		}

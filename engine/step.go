@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -117,6 +118,9 @@ func (l *loop) pick(j *job, res runner.Result, row int) (int32, []TokenLogprob, 
 		return id, nil, nil
 	}
 	id, err := j.sampler.Sample(res.Row(row)) // leaves the logits as they are
+	if errors.Is(err, sample.ErrRuledOut) {
+		err = &ParamError{"allowed_token_ids", "together with bad_words and min_tokens leaves no token to choose"}
+	}
 	if err != nil || j.top < 0 {
 		return id, nil, err
 	}

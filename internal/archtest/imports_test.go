@@ -30,12 +30,14 @@ var mayImport = map[string][]string{
 	"internal/weights":    {"internal/quant"},
 	"internal/kernels":    {"internal/gpu", "wgsl", "internal/quant"},
 	"internal/model":      {"internal/kernels", "internal/weights", "internal/gpu", "internal/quant"},
+	"internal/planner":    {"internal/model", "internal/kernels", "internal/kvcache", "internal/gpu", "internal/weights", "internal/quant"},
 	"internal/runner": {
+		"internal/planner",
 		"internal/sched", "internal/kvcache", "internal/model", "internal/kernels", "internal/sample", "internal/gpu",
 		"internal/weights", "internal/quant",
 	},
 	"engine": {
-		"internal/gpu", "internal/runner", "internal/model", "internal/weights", "internal/quant", "internal/sched",
+		"internal/gpu", "internal/runner", "internal/planner", "internal/kernels", "internal/model", "internal/weights", "internal/quant", "internal/sched",
 		"internal/kvcache", "internal/sample", "internal/tokenizer", "internal/chat",
 	},
 
@@ -48,7 +50,7 @@ var mayImport = map[string][]string{
 	"internal/builtin/gen":    {"internal/weights", "internal/quant"},
 	"internal/openai":         {"engine"},
 	"internal/browsertest":    {},
-	"internal/site":           {"internal/weights"},
+	"internal/site":           {"internal/weights", "internal/planner", "internal/kernels", "internal/gpu", "internal/quant"},
 	"internal/loadtest":       {},
 
 	"engine/local": {

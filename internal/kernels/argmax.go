@@ -19,6 +19,9 @@ type (
 
 const argmaxParts = 1024 // slices of a row
 
+// argmaxScratch is the size of the best (f32, u32) of each slice of rows rows.
+func argmaxScratch(rows, limit int) int64 { return 8 * int64(rows) * int64(min(argmaxParts, limit)) }
+
 // Argmax finds the most likely id of each row.
 func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	if a.Limit == 0 {
@@ -47,7 +50,7 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	second := &dispatch{pipeline: reduce, grid: func(rows int) [3]uint32 {
 		return gpu.Grid(rows, 1, s.limits.MaxWorkgroupsPerDim)
 	}}
-	s.later(8*int64(a.Rows)*int64(parts), func(scratch gpu.Buffer) (err error) {
+	s.later(argmaxScratch(a.Rows, a.Limit), func(scratch gpu.Buffer) (err error) {
 		params := argmaxPartialParams{Vocab: uint32(a.Vocab), Limit: uint32(a.Limit), Parts: uint32(parts)}
 		if first.group, err = s.bind(partial, params, a.Step, a.Logits, scratch); err != nil {
 			return err

@@ -47,13 +47,10 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	var decode func(rows int) []*dispatch
 	var many *dispatch
 	var err error
-	few := min(a.Rows, s.tuning.PrefillRows-1) // most rows of decode and reduce
+	few := s.tuning.decodeMost(a.Rows) // most rows of decode and reduce
 	switch {
 	case s.tuning.BarrierFree:
-		few = 0
 		many, err = s.attnSerial(&a)
-	case s.tuning.Deterministic:
-		few = a.Rows
 	case a.Rows > few:
 		many, err = s.attnPrefill(&a)
 	}

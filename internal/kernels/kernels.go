@@ -338,7 +338,7 @@ func (s *Set) params(v any) (gpu.Binding, error) {
 // dummyBuffer stands for an input that an op does not have.
 func (s *Set) dummyBuffer() (gpu.Buffer, error) {
 	if s.dummy == nil {
-		buf, err := s.dev.NewBuffer("kernels dummy", 16, gpu.UsageStorage)
+		buf, err := s.dev.NewBuffer("kernels dummy", dummyBytes, gpu.UsageStorage)
 		if err != nil {
 			return nil, fmt.Errorf("kernels: dummy: %w", err)
 		}

@@ -206,7 +206,7 @@ func TestDecodePartsFitDeviceAndContext(t *testing.T) {
 		{64, 2, 8192, 16},  //
 		{1, 2, 8192, 1024}, // few heads
 	} {
-		if got := s.decodeParts(c.rows, c.heads, c.maxBlocks); got != c.want {
+		if got := s.tuning.decodeParts(c.rows, c.heads, c.maxBlocks); got != c.want {
 			t.Errorf("decodeParts(%d, %d, %d) = %d, want %d", c.rows, c.heads, c.maxBlocks, got, c.want)
 		}
 	}

@@ -21,17 +21,37 @@ const (
 
 // decodeParts is the number of partitions for rows rows: enough workgroups for the device, no more than the context has, and
 // few distinct numbers, for each needs bind groups of its own.
-func (s *Set) decodeParts(rows, heads, maxBlocks int) int {
-	if s.tuning.Deterministic {
+func (t Tuning) decodeParts(rows, heads, maxBlocks int) int {
+	if t.Deterministic {
 		return fixedParts
 	}
 	most := ceil(maxBlocks*BlockSize, decodePart)
-	want := min(ceil(s.tuning.Workgroups, rows*heads), most)
+	want := min(ceil(t.Workgroups, rows*heads), most)
 	parts := 1
 	for parts < want {
 		parts *= 4
 	}
 	return min(parts, most)
+}
+
+// decodeScratch is the size of what the partitions of at most rows rows leave for paged_attn_reduce: [rows, heads, parts,
+// headDim + 2] f32.
+func (t Tuning) decodeScratch(rows, heads, headDim, maxBlocks int) (size int64) {
+	for m := 1; m <= rows; m++ {
+		size = max(size, 4*int64(min(m, decodeRows))*int64(heads)*int64(t.decodeParts(m, heads, maxBlocks))*int64(headDim+2))
+	}
+	return size
+}
+
+// decodeMost is the largest number of rows for which attention splits the context.
+func (t Tuning) decodeMost(rows int) int {
+	switch {
+	case t.BarrierFree:
+		return 0
+	case t.Deterministic:
+		return rows
+	}
+	return min(rows, t.PrefillRows-1)
 }
 
 // attnDecode splits the context over workgroups and combines what they found, for at most rows rows, decodeRows at a time.
@@ -45,11 +65,9 @@ func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch
 	if err != nil {
 		return nil, err
 	}
-	size := int64(0)
 	recorded := map[int][]*dispatch{} // by partitions: two for each decodeRows rows
 	for m := 1; m <= rows; m++ {
-		parts := s.decodeParts(m, a.Heads, a.MaxBlocks)
-		size = max(size, 4*int64(min(m, decodeRows))*int64(a.Heads)*int64(parts)*int64(a.HeadDim+2))
+		parts := s.tuning.decodeParts(m, a.Heads, a.MaxBlocks)
 		if 2*ceil(m, decodeRows) <= len(recorded[parts]) {
 			continue
 		}
@@ -62,7 +80,7 @@ func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch
 			}},
 			&dispatch{pipeline: reduce, grid: func(rows int) [3]uint32 { return all(here(rows)) }})
 	}
-	s.later(size, func(scratch gpu.Buffer) (err error) {
+	s.later(s.tuning.decodeScratch(rows, a.Heads, a.HeadDim, a.MaxBlocks), func(scratch gpu.Buffer) (err error) {
 		for parts, list := range recorded {
 			for i := 0; i < len(list); i += 2 {
 				row0 := uint32(i / 2 * decodeRows)
@@ -83,6 +101,6 @@ func (s *Set) attnDecode(a *AttentionArgs, rows int) (func(rows int) []*dispatch
 		return nil
 	})
 	return func(rows int) []*dispatch {
-		return recorded[s.decodeParts(rows, a.Heads, a.MaxBlocks)][:2*ceil(rows, decodeRows)]
+		return recorded[s.tuning.decodeParts(rows, a.Heads, a.MaxBlocks)][:2*ceil(rows, decodeRows)]
 	}, nil
 }

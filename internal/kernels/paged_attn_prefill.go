@@ -31,18 +31,3 @@ func (s *Set) attnPrefill(a *AttentionArgs) (*dispatch, error) {
 		return [3]uint32{uint32(ceil(rows, prefillQueries)), uint32(a.Heads), 1}
 	}}, nil
 }
-
-// attnSerial has one invocation for a token and head.
-func (s *Set) attnSerial(a *AttentionArgs) (*dispatch, error) {
-	p, err := s.pipeline("paged_attn_serial", nil, wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV)})
-	if err != nil {
-		return nil, err
-	}
-	group, err := s.bind(p, a.params(), a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, a.Out)
-	if err != nil {
-		return nil, err
-	}
-	return &dispatch{p, group, func(rows int) [3]uint32 {
-		return gpu.Grid(ceil(rows*a.Heads, 8), 1, s.limits.MaxWorkgroupsPerDim)
-	}}, nil
-}

@@ -31,6 +31,19 @@ const (
 	topKSerialLimit = 1 << 19
 )
 
+// topKParts is the number of slices of a row.
+func (t Tuning) topKParts(limit int) int {
+	if t.BarrierFree {
+		return ceil(limit, topKSerialSlice)
+	}
+	return min(topKParts, limit)
+}
+
+// topKScratch is the size of what topk_partial leaves of each slice of rows rows.
+func (t Tuning) topKScratch(rows, limit int) int64 {
+	return 16 * int64(rows) * int64(t.topKParts(limit))
+}
+
 // TopK finds the best candidates of each row for a sampler.
 func (s *Set) TopK(a TopKArgs) (Op, error) {
 	if a.Limit == 0 {
@@ -41,9 +54,9 @@ func (s *Set) TopK(a TopKArgs) (Op, error) {
 	c.positive("Vocab", a.Vocab)
 	c.want(a.K >= 1 && a.K <= MaxTopK, "K is %d, not 1 to %d", a.K, MaxTopK)
 	c.want(a.Limit >= 1 && a.Limit <= a.Vocab, "Limit is %d of %d", a.Limit, a.Vocab)
-	parts, most := min(topKParts, a.Limit), topKParts*maxLoop
+	parts, most := s.tuning.topKParts(a.Limit), topKParts*maxLoop
 	if s.tuning.BarrierFree {
-		parts, most = ceil(a.Limit, topKSerialSlice), topKSerialLimit
+		most = topKSerialLimit
 	}
 	c.want(a.Limit <= most, "Limit is %d, more than %d", a.Limit, most)
 	c.buffer("Logits", a.Logits, a.Rows*a.Vocab)
@@ -67,7 +80,7 @@ func (s *Set) TopK(a TopKArgs) (Op, error) {
 	}
 	first := &dispatch{pipeline: partial, grid: s.elementwise(parts, elementWG)}
 	second := &dispatch{pipeline: reduce, grid: grid}
-	s.later(16*int64(a.Rows)*int64(parts), func(scratch gpu.Buffer) (err error) {
+	s.later(s.tuning.topKScratch(a.Rows, a.Limit), func(scratch gpu.Buffer) (err error) {
 		params := topKParams{Vocab: uint32(a.Vocab), Limit: uint32(a.Limit), Parts: uint32(parts), K: uint32(a.K)}
 		if first.group, err = s.bind(partial, params, a.Step, a.Draws, a.Logits, scratch); err != nil {
 			return err

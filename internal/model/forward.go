@@ -124,6 +124,9 @@ func roundBF16(x float32) float32 {
 	return math.Float32frombits((u + 0x7FFF + u>>16&1) &^ 0xFFFF)
 }
 
+// leastBuffer is the size of the smallest buffer, in bytes: kernels read 16 at a time.
+const leastBuffer = 16
+
 // scratch is an activation buffer of n f32.
 func (b *builder) scratch(label string, n int) gpu.Buffer {
 	return b.buffer(label, 4*int64(n), gpu.UsageStorage|gpu.UsageCopySrc|gpu.UsageCopyDst)
@@ -134,7 +137,7 @@ func (b *builder) buffer(label string, size int64, usage gpu.Usage) gpu.Buffer {
 		return nil
 	}
 	var buf gpu.Buffer
-	if buf, b.err = b.dev.NewBuffer(label, max(size, 16), usage); b.err == nil {
+	if buf, b.err = b.dev.NewBuffer(label, max(size, leastBuffer), usage); b.err == nil {
 		b.buffers = append(b.buffers, buf)
 	}
 	return buf
@@ -165,11 +168,27 @@ func (f *Forward) Release() {
 	f.buffers = nil
 }
 
-// ScratchBytes is the size of everything that is neither weights nor cache, but for a few MiB of the kernels' own.
-func ScratchBytes(cfg *weights.Config, s Shape) int64 {
-	q, kv := cfg.NumHeads*cfg.HeadDim, 2*cfg.NumKVHeads*cfg.HeadDim
-	perToken := 2*cfg.HiddenSize + q + kv + q + 3*cfg.IntermediateSize + 4
-	perLogits := 2*cfg.HiddenSize + 2*cfg.VocabSize + 2*(2*TopK+2) + 4 // logits and candidates on the device and where they are read back
-	return 4*(int64(s.MaxTokens)*int64(perToken)+int64(s.MaxLogits)*int64(perLogits)) +
-		ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize) + 4*int64(s.MaxSeqs*s.MaxBlocksPerSeq)
+// ScratchBytes is the size of what NewForward allocates. largest is that of the largest buffer among it, which one binding
+// has to show.
+func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
+	q, kv := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim
+	perToken := []int{ // x, h, qkv, attn, gate_up, act, tokens
+		cfg.HiddenSize, cfg.HiddenSize, q + 2*kv, q, 2 * cfg.IntermediateSize, cfg.IntermediateSize, 4,
+	}
+	// last, last_normed, logits, ids, draws, top, top_sums, logit_rows
+	perLogits := []int{cfg.HiddenSize, cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2, 1}
+	add := func(size int64) {
+		size = max(size, leastBuffer)
+		sum, largest = sum+size, max(largest, size)
+	}
+	for _, n := range perToken {
+		add(4 * int64(n) * int64(s.MaxTokens))
+	}
+	for _, n := range perLogits {
+		add(4 * int64(n) * int64(s.MaxLogits))
+	}
+	add(2 * StepSlot)
+	add(4 * int64(s.MaxSeqs) * int64(s.MaxBlocksPerSeq))
+	add(ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize))
+	return sum, largest
 }

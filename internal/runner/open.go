@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/model"
+	"github.com/pagelight/pagelight/internal/planner"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/weights"
 )
@@ -34,6 +34,7 @@ type Config struct {
 type MemoryError struct {
 	What       string
 	Need, Have int64
+	Remedies   []planner.Remedy // what would fit, when the budget is at fault
 	Err        error
 }
 
@@ -45,15 +46,6 @@ func (e *MemoryError) Unwrap() error { return e.Err }
 
 // errBudget is the reason when the stated budget, not the device, is too small.
 var errBudget = fmt.Errorf("the memory budget is too small: %w", gpu.ErrOutOfMemory)
-
-// defaultMaxTokens is the size of a prefill chunk: large enough to read each weight for many tokens, small enough that a
-// step takes well under a second on that kind of device.
-func defaultMaxTokens(k gpu.Kind) int {
-	if k == gpu.KindHardware {
-		return 512
-	}
-	return 64
-}
 
 // Open loads a model and sizes its cache. The device and the source stay the caller's.
 func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ *Runner, err error) {
@@ -72,9 +64,9 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 		r.desc.Notes = append(r.desc.Notes, "rotary frequencies are rounded to bf16, as in the model object that config.json was dumped from")
 	}
 	if c.MaxTokens == 0 {
-		c.MaxTokens = max(defaultMaxTokens(dev.Info().Kind), c.MaxSeqs)
+		c.MaxTokens = planner.DefaultMaxTokens(dev.Info().Kind, c.MaxSeqs)
 	}
-	if err := r.planMemory(src, &c); err != nil {
+	if err := r.planMemory(src, &c, tuning); err != nil {
 		return nil, err
 	}
 	total := src.Bytes()
@@ -93,7 +85,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 		MaxBlocksPerSeq: kvcache.NumBlocksFor(r.limits.MaxModelLen),
 	}
 	if r.fwd, err = model.NewForward(dev, r.set, r.cfg, r.weights, r.cache, shape); err != nil {
-		return nil, memoryError("scratch", model.ScratchBytes(r.cfg, shape), err)
+		return nil, memoryError("scratch", r.desc.ScratchBytes, err)
 	}
 	err = r.set.Compile(ctx, func(done, total int) { c.Progress("compile", int64(done), int64(total), "") })
 	if err != nil {
@@ -109,39 +101,23 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 }
 
 // planMemory decides the length of a sequence and the number of blocks from the budget and the device's limits.
-func (r *Runner) planMemory(src weights.Source, c *Config) error {
-	cfg := r.cfg
-	longest := cfg.MaxPositions
-	if c.MaxModelLen > longest {
-		return fmt.Errorf("a context of %d tokens was asked for, but the model was made for %d", c.MaxModelLen, longest)
+func (r *Runner) planMemory(src weights.Source, c *Config, tuning kernels.Tuning) error {
+	asLoaded, q4 := planner.SourceBytes(src)
+	p, err := planner.Make(planner.Request{
+		Config: r.cfg, WeightBytes: asLoaded, Q4Bytes: q4, KV: c.KV, Budget: c.Budget,
+		Device: r.dev.Info().Name, Limits: r.dev.Limits(), Tuning: tuning,
+		MaxModelLen: c.MaxModelLen, MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, NumTokens: c.NumTokens,
+	})
+	if err != nil {
+		return err
 	}
-	if c.MaxModelLen > 0 {
-		longest = c.MaxModelLen
-	} else {
-		longest = min(longest, model.MaxPositions(cfg, r.dev.Limits())/kvcache.BlockSize*kvcache.BlockSize)
-	}
-	perSeq := kvcache.NumBlocksFor(longest)
-	// scratch grows with the longest sequence that a pool can hold: each position has its row of the rotary table.
-	scratch := func(blocks int) int64 {
-		return model.ScratchBytes(cfg, model.Shape{MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs, MaxBlocksPerSeq: min(blocks, perSeq)})
-	}
-	need := func(blocks int) int64 {
-		return src.Bytes() + scratch(blocks) + int64(blocks)*model.BlockBytes(cfg, c.KV)
-	}
-	most := min(perSeq*c.MaxSeqs, model.MaxBlocks(cfg, c.KV, r.dev.Limits()))
-	blocks := sort.Search(most, func(n int) bool { return need(n+1) > c.Budget })
-	least := max(1, kvcache.NumBlocksFor(c.MaxModelLen))
-	if tokens := min(most*kvcache.BlockSize, model.MaxPositions(cfg, r.dev.Limits())); tokens < c.MaxModelLen {
-		return fmt.Errorf("a context of %d tokens was asked for, but on %s the kernels reach %d at most", c.MaxModelLen, r.dev.Info().Name, tokens)
-	}
-	if blocks < least {
-		return &MemoryError{What: "weights and KV cache", Need: need(least), Have: c.Budget, Err: errBudget}
+	if !p.Fits {
+		return &MemoryError{What: "weights and KV cache", Need: p.Need, Have: c.Budget, Remedies: p.Remedies, Err: errBudget}
 	}
 	r.limits = Limits{
-		NumBlocks: blocks, MaxModelLen: min(longest, blocks*kvcache.BlockSize),
-		MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs,
+		NumBlocks: p.NumBlocks, MaxModelLen: p.MaxModelLen, MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs,
 	}
-	r.desc.ScratchBytes = scratch(blocks)
+	r.desc.ScratchBytes = p.Scratch
 	return nil
 }
 

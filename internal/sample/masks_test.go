@@ -90,8 +90,8 @@ func TestAllowed(t *testing.T) {
 		{[]float32{9, 2, 9, 2, 9, 9}, 1, nil},       // of equals the lowest
 		{[]float32{nan, -7, 1, -inf, 1, 1}, 1, nil}, // what is ruled out does not matter
 		{[]float32{0, nan, 0, 0, 0}, 0, ErrNaN},
-		{[]float32{0, -inf, 0, -inf, 0}, 0, ErrNoToken},
-		{[]float32{7}, 0, ErrNoToken},
+		{[]float32{0, -inf, 0, -inf, 0}, 0, ErrRuledOut},
+		{[]float32{7}, 0, ErrRuledOut},
 	} {
 		if id, err := s.Sample(c.logits); id != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%v: got %d, %v, want %d, %v", c.logits, id, err, c.want, c.err)
@@ -104,8 +104,8 @@ func TestAllowed(t *testing.T) {
 	}
 	// Nothing is left.
 	p.BadWords = [][]int32{{1}}
-	if _, err := New(p, 5).Sample(make([]float32, 5)); !errors.Is(err, ErrNoToken) {
-		t.Errorf("got %v, want ErrNoToken", err)
+	if _, err := New(p, 5).Sample(make([]float32, 5)); !errors.Is(err, ErrRuledOut) {
+		t.Errorf("got %v, want ErrRuledOut", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 const (
@@ -79,6 +80,10 @@ var ErrNaN = errors.New("sample: logits hold a NaN or +Inf")
 // are -Inf, or there are none.
 var ErrNoToken = errors.New("sample: no token has a logit above -Inf")
 
+// ErrRuledOut is the error for a step at which AllowedTokenIDs, BadWords and
+// MinTokens together rule out every token that the model could choose.
+var ErrRuledOut = errors.New("sample: the parameters rule out every token")
+
 // Validate checks the ranges that vLLM checks. The error is a *ParamError.
 func (p Params) Validate() error {
 	bad := func(field, format string, args ...any) error {
@@ -135,6 +140,29 @@ func (p Params) validateMasks() error {
 	})
 }
 
+// checkFirst reports a *ParamError if no token is left already at the first
+// step. (Later ones depend on what was chosen before: see ErrRuledOut.)
+func (p Params) checkFirst() error {
+	if p.AllowedTokenIDs == nil {
+		return nil
+	}
+	out := map[int32]bool{}
+	for _, word := range p.BadWords {
+		if len(word) == 1 {
+			out[word[0]] = true
+		}
+	}
+	if p.MinTokens > 0 {
+		for _, id := range p.EndIDs {
+			out[id] = true
+		}
+	}
+	if slices.ContainsFunc(p.AllowedTokenIDs, func(id int32) bool { return !out[id] }) {
+		return nil
+	}
+	return &ParamError{"allowed_token_ids", "has no token but those that bad_words or min_tokens rule out"}
+}
+
 // eachID calls f for the ids that parameters other than LogitBias name,
 // until it fails.
 func (p Params) eachID(f func(field string, id int32) error) error {
@@ -154,7 +182,8 @@ func (p Params) eachID(f func(field string, id int32) error) error {
 }
 
 // CheckVocab reports a *ParamError if a parameter names a token id that is
-// not below numTokens. (EndIDs may: models list ids that do not exist.)
+// not below numTokens (EndIDs may: models list ids that do not exist), or if
+// the parameters leave nothing to choose.
 func (p Params) CheckVocab(numTokens int) error {
 	check := func(field string, id int32) error {
 		if int(id) >= numTokens {
@@ -167,7 +196,10 @@ func (p Params) CheckVocab(numTokens int) error {
 			return err
 		}
 	}
-	return p.eachID(check)
+	if err := p.eachID(check); err != nil {
+		return err
+	}
+	return p.checkFirst()
 }
 
 // Greedy reports whether the parameters mean the largest of the unchanged

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -119,7 +120,8 @@ func (s *Sampler) Accept(id int32) {
 // log-probabilities by id; they are changed meanwhile and are as they were
 // when it returns, so that Logprobs can be asked about them. Ids from
 // numTokens on are not looked at. It does not call Accept. The error is
-// ErrNaN or ErrNoToken. It allocates nothing once its scratch has grown.
+// ErrNaN, ErrNoToken or ErrRuledOut. It allocates nothing once its scratch
+// has grown.
 func (s *Sampler) Sample(logits []float32) (int32, error) {
 	logits = logits[:min(len(logits), s.numTokens)]
 	s.mask(logits)
@@ -135,6 +137,11 @@ func (s *Sampler) Sample(logits []float32) (int32, error) {
 		logits[u.id] = u.bias
 	}
 	s.undo = s.undo[:0]
+	if errors.Is(err, ErrNoToken) { // by whose doing?
+		if _, _, own := argmax(nil, logits); own == nil {
+			err = ErrRuledOut
+		}
+	}
 	return id, err
 }
 
@@ -172,7 +179,11 @@ func (s *Sampler) adjust(logits []float32) {
 	if s.counts == nil {
 		return
 	}
-	rep := float32(s.p.RepetitionPenalty)
+	// A penalty may be any positive number, and a logit times that may be too
+	// large for a float32: it then is the largest there is. An infinity would
+	// pass for a fault of the model, or become NaN.
+	const least, largest = math.SmallestNonzeroFloat32, math.MaxFloat32
+	rep := float32(min(max(s.p.RepetitionPenalty, least), largest))
 	freq, pres := float32(s.p.FrequencyPenalty), float32(s.p.PresencePenalty)
 	for _, id := range s.seen {
 		if int(id) >= len(logits) {
@@ -190,6 +201,9 @@ func (s *Sampler) adjust(logits []float32) {
 			// which some processors would do and others would not.
 			l -= float32(freq * float32(n))
 			l -= pres
+		}
+		if logits[id] >= -largest { // one that is ruled out stays so
+			l = min(max(l, -largest), largest)
 		}
 		logits[id] = l
 	}

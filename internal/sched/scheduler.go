@@ -103,6 +103,14 @@ func New(cfg Config, pool *kvcache.Pool) *Scheduler {
 	return &Scheduler{cfg: cfg, pool: pool}
 }
 
+// MaxSequences is how many sequences there may be at once, running and waiting; 0 means any number.
+func (s *Scheduler) MaxSequences() int {
+	if s.cfg.MaxWaiting == 0 {
+		return 0
+	}
+	return s.cfg.MaxWaiting + s.cfg.MaxSeqs
+}
+
 // Add queues a sequence, or returns ErrQueueFull or a *SizeError. It has at least one token and no more than MaxTokens.
 func (s *Scheduler) Add(q *Sequence) error {
 	if len(q.Tokens) == 0 || len(q.Tokens) > q.MaxTokens || q.LogitsFrom < 0 || q.state != idle || q.admitted {
@@ -112,7 +120,7 @@ func (s *Scheduler) Add(q *Sequence) error {
 	if s.pool.NumBlocksFor(q.MaxTokens) > s.pool.NumBlocks() {
 		return &SizeError{MaxTokens: q.MaxTokens, Capacity: s.pool.NumBlocks() * s.pool.BlockSize()}
 	}
-	if s.cfg.MaxWaiting > 0 && len(s.waiting) >= s.cfg.MaxWaiting+s.cfg.MaxSeqs-len(s.running) {
+	if most := s.MaxSequences(); most > 0 && len(s.waiting)+len(s.running) >= most {
 		return ErrQueueFull
 	}
 	s.arrivals++

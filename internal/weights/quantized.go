@@ -108,6 +108,15 @@ func (q *quantized) runEnd(name string, lo int) int {
 
 func (q *quantized) Bytes() int64 { return deviceBytes(q) }
 
+// BytesAs is what the weights of a source would take on the device if f were to choose their formats, whatever was chosen
+// for it before. f is asked about matrices as they are stored.
+func BytesAs(src Source, f Policy) int64 {
+	if q, ok := src.(*quantized); ok {
+		src = q.Source
+	}
+	return Quantized(src, f).Bytes()
+}
+
 // Rows reads rows and converts them.
 func (q *quantized) Rows(ctx context.Context, name string, lo, hi int) (Rows, error) {
 	info, stored, err := q.info(name)

@@ -64,6 +64,7 @@ var kernels = map[string]kernel{
 	"paged_attn_prefill": {layout(5, 1), pagedAttn},
 	"paged_attn_serial":  {layout(5, 1), pagedAttn},
 	"paged_attn_decode":  {layout(5, 1), pagedAttnDecode},
+	"paged_attn_serial_part": {layout(5, 1), pagedAttnDecode},
 	"paged_attn_reduce":  {layout(1, 1), pagedAttnReduce},
 	"silu_mul":           {layout(1, 1), siluMul},
 	"gather_rows":        {layout(2, 1), gatherRows},
