@@ -46,8 +46,13 @@ func TestLogprobs(t *testing.T) {
 		n      int
 		want   error
 	}{
-		{logits, 6, 0, nil}, {logits, -1, 0, nil}, {logits, 0, 21, nil}, {logits, 0, -1, nil},
-		{[]float32{1, nan}, 0, 1, ErrNaN}, {[]float32{1, inf}, 0, 1, ErrNaN}, {[]float32{-inf, -inf}, 0, 1, ErrNoToken},
+		{logits, 6, 0, nil},
+		{logits, -1, 0, nil},
+		{logits, 0, 21, nil},
+		{logits, 0, -1, nil},
+		{[]float32{1, nan}, 0, 1, ErrNaN},
+		{[]float32{1, inf}, 0, 1, ErrNaN},
+		{[]float32{-inf, -inf}, 0, 1, ErrNoToken},
 	} {
 		if _, err := Logprobs(c.logits, c.chosen, c.n); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("Logprobs(%v, %d, %d): got %v", c.logits, c.chosen, c.n, err)

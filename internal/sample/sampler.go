@@ -103,12 +103,12 @@ func (s *Sampler) Greedy() bool { return s.temp == 0 && !s.changesLogits() }
 
 // changesLogits reports whether the logits of the next step are changed, or
 // some ids ruled out.
-func (s *Sampler) changesLogits() bool { return s.p.changesLogits() || s.masks.active() }
+func (s *Sampler) changesLogits() bool { return s.p.changesLogits() || s.active() }
 
 // Accept records that id is now part of the output. It must be called for
 // each output id, also for those that the device chose.
 func (s *Sampler) Accept(id int32) {
-	s.masks.accept(id)
+	s.accept(id)
 	if s.counts == nil || !s.inRange(id) {
 		return
 	}
