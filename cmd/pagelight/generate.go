@@ -147,6 +147,18 @@ func readChat(a *app, file string) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, usagef("%s: %w", file, err)
 	}
+	if call.Request.N > 1 {
+		return engine.Request{}, usagef("%s: 'n' must be 1, since generate prints one answer, but is %d", file, call.Request.N)
+	}
+	for name, asked := range map[string]bool{
+		"logprobs": call.Request.Params.Logprobs != nil, "prompt_logprobs": call.Request.Params.PromptLogprobs != nil,
+	} {
+		if asked { // costs time, and nothing here prints it
+			call.Ignored = append(call.Ignored, name)
+		}
+	}
+	slices.Sort(call.Ignored)
+	call.Request.Params.Logprobs, call.Request.Params.PromptLogprobs = nil, nil
 	if len(call.Ignored) > 0 {
 		fmt.Fprintf(a.stderr, "pagelight: %s: ignored: %s\n", file, openai.IgnoredHeader(call.Ignored))
 	}

@@ -259,12 +259,13 @@ func TestGenerateChatFiles(t *testing.T) {
 		"messages[0].content":   `[{"role":"user"}]`,
 		"not valid UTF-8":       "[{\"role\":\"user\",\"content\":\"\xff\"}]",
 		"'tools'":               `{"messages":[` + turn + `],"tools":[{}]}`,
+		"'n' must be 1":         `{"messages":[` + turn + `],"n":2}`,
 	} {
 		f := write(t, file)
 		fails(t, exitUsage, "", []string{f, says}, "generate", "--device", "cpu", "--chat", f)
 	}
-	r := pagelight(t, `{"messages":[`+turn+`],"metadata":{}}`, "generate", "--device", "cpu", "--max-tokens", "1", "--chat", "-")
-	if r.code != exitOK || !strings.Contains(r.stderr, "ignored: metadata") {
+	r := pagelight(t, `{"messages":[`+turn+`],"metadata":{},"n":1,"logprobs":true}`, "generate", "--device", "cpu", "--max-tokens", "1", "--chat", "-")
+	if r.code != exitOK || !strings.Contains(r.stderr, "ignored: logprobs, metadata\n") {
 		t.Errorf("a field that nobody understands: exit code %d, %q", r.code, r.stderr)
 	}
 }
