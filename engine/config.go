@@ -107,12 +107,18 @@ func (cfg *Config) fill(dev gpu.Info) error {
 		name  string
 		value int
 	}{
-		{"max_model_len", cfg.MaxModelLen}, {"max_num_seqs", cfg.MaxSeqs}, {"max_waiting", cfg.MaxWaiting},
-		{"long_prefill_token_threshold", cfg.LongPrefillThreshold}, {"max_num_batched_tokens", cfg.MaxBatchedTokens},
+		{"max_model_len", cfg.MaxModelLen},
+		{"max_num_seqs", cfg.MaxSeqs},
+		{"max_waiting", cfg.MaxWaiting},
+		{"long_prefill_token_threshold", cfg.LongPrefillThreshold},
+		{"max_num_batched_tokens", cfg.MaxBatchedTokens},
 	} {
 		if n.value < 0 {
 			return &ParamError{n.name, fmt.Sprintf("must be at least 0, got %d", n.value)}
 		}
+	}
+	if n, most := cfg.MaxModelLen, cfg.Source.Config().MaxPositions; n > most {
+		return &ParamError{"max_model_len", fmt.Sprintf("must be at most %d, which this model was made for, got %d", most, n)}
 	}
 	if cfg.MaxSeqs == 0 {
 		cfg.MaxSeqs = planner.DefaultMaxSeqs(dev.Kind, wasm)

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -40,9 +39,6 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}()
 	if err := cfg.fill(e.dev.Info()); err != nil {
 		return nil, err
-	}
-	if n, most := cfg.MaxModelLen, e.config.MaxPositions; n > most {
-		return nil, &ParamError{"max_model_len", fmt.Sprintf("must be at most %d, which this model was made for, got %d", most, n)}
 	}
 	if e.Text, err = OpenText(ctx, e.src); err != nil {
 		return nil, err

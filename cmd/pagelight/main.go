@@ -35,6 +35,7 @@ type cli struct {
 	Tokenize   tokenizeCmd   `cmd:"" help:"Turn texts into token ids, or back."`
 	Logits     logitsCmd     `cmd:"" help:"Compute the logits of test cases."`
 	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
+	Plan       planCmd       `cmd:"" help:"Show what a model needs of memory."`
 	Bench      benchCmd      `cmd:"" help:"Measure a server under load."`
 	Export     exportCmd     `cmd:"" help:"Write the page as a folder for any file host."`
 	Doctor     doctorCmd     `cmd:"" help:"Show what this machine offers and test every kernel on it."`

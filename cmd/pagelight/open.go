@@ -46,7 +46,11 @@ func (f *modelFlags) open(a *app, model string, cfg engine.Config) (*engine.Engi
 	eng, err := local.Open(a.ctx, local.Options{Model: model, Device: f.Device, Quant: f.Quant, Engine: cfg})
 	p.clear()
 	if m := (*engine.MemoryError)(nil); errors.As(err, &m) {
-		err = fmt.Errorf("%w; a larger --gpu-memory, a smaller --max-model-len or --quant q4 may help", err)
+		help := wouldFit(m.Remedies)
+		if help == "" { // the device refused what the budget allows
+			help = "; a smaller --max-model-len, --kv int8 or --quant q4 may help"
+		}
+		err = fmt.Errorf("%w%s", err, help)
 	}
 	if err != nil {
 		return nil, modelError{err}

@@ -8,6 +8,7 @@ package planner
 
 import (
 	"fmt"
+	"math"
 	"sort"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -62,6 +63,8 @@ type Plan struct {
 	MaxSeqs     int `json:"max_num_seqs"`  // in one step
 	// Sequences is how many of MaxModelLen tokens the cache holds at once, MaxSeqs at most; more run when they are shorter.
 	Sequences int `json:"sequences"`
+	// LongestContext is the largest MaxModelLen that the model and the device's limits allow, with any budget.
+	LongestContext int `json:"longest_context"`
 	// LargestContext is the largest MaxModelLen for which there is a plan that fits, 0 when there is none.
 	LargestContext int `json:"largest_context"`
 	// LargestConcurrency is how many sequences of MaxModelLen tokens the budget holds when as many rows of logits are
@@ -106,6 +109,9 @@ func Make(r Request) (Plan, error) {
 		p.Sequences = max(1, min(r.MaxSeqs, p.NumBlocks/kvcache.NumBlocksFor(p.MaxModelLen)))
 	}
 	p.LargestContext = r.largestContext()
+	limitless := r
+	limitless.Budget = math.MaxInt64
+	p.LongestContext = limitless.largestContext()
 	p.LargestConcurrency = r.largestConcurrency(p.MaxModelLen)
 	if !p.Fits {
 		p.Remedies = r.remedies(p.Need)

@@ -83,7 +83,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 	// Less than the weights in bf16: only 4 bits help, and a larger budget.
 	r.Budget, r.MaxModelLen = 400<<20, 0
 	p = plan(t, r)
-	if p.Fits || p.LargestContext != 0 || p.NumBlocks != 1 {
+	if p.Fits || p.LargestContext != 0 || p.LongestContext != 131072 || p.NumBlocks != 1 {
 		t.Errorf("%+v", p)
 	}
 	for _, m := range p.Remedies {
@@ -140,7 +140,7 @@ func TestDeviceLimits(t *testing.T) {
 	r.Limits.MaxStorageBinding = 1 << 20
 	r.Limits.MaxBufferSize = 1 << 20
 	r.MaxTokens = 16 // whose activations that binding shows
-	if p := plan(t, r); p.MaxModelLen != 2048 || p.NumBlocks != 128 || p.LargestContext != 2048 {
+	if p := plan(t, r); p.MaxModelLen != 2048 || p.NumBlocks != 128 || p.LargestContext != 2048 || p.LongestContext != 2048 {
 		t.Errorf("%+v", p)
 	}
 	r.MaxModelLen = 2049
