@@ -14,16 +14,16 @@ import (
 
 // Model is one model that the tab can load.
 type Model struct {
-	ID         string   `json:"id"`
-	Name       string   `json:"name"`
-	Kind       string   `json:"kind"`          // "bundle": files at URL; "synthetic": made on the spot
-	URL        string   `json:"url,omitempty"` // relative to the page
-	Bytes      int64    `json:"bytes"`         // to download
-	Memory     int64    `json:"memory"`        // weights on the device
-	Parameters int64    `json:"parameters"`
-	Bits       string   `json:"bits"`
-	Languages  []string `json:"languages,omitempty"`
-	Note       string   `json:"note,omitempty"` // "demo": a tiny demonstration model; "speed": its text means nothing
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Kind       string `json:"kind"`          // "bundle": files at URL; "synthetic": made on the spot
+	URL        string `json:"url,omitempty"` // relative to the page
+	Bytes      int64  `json:"bytes"`         // to download
+	Parameters int64  `json:"parameters"`
+	memory
+	Bits      string   `json:"bits"`
+	Languages []string `json:"languages,omitempty"`
+	Note      string   `json:"note,omitempty"` // "demo": a tiny demonstration model; "speed": its text means nothing
 }
 
 // Bundle is a bundle to offer.
@@ -48,8 +48,12 @@ func Models(ctx context.Context, bundles ...Bundle) (fs.FS, error) {
 		if err != nil {
 			return nil, fmt.Errorf("site: model %s: %w", b.ID, err)
 		}
+		need, err := memoryOf(src)
+		if err != nil {
+			return nil, fmt.Errorf("site: model %s: %w", b.ID, err)
+		}
 		list = append(list, Model{
-			ID: b.ID, Name: b.Name, Kind: "bundle", URL: "models/" + b.ID + "/", Bytes: download, Memory: src.Bytes(),
+			ID: b.ID, Name: b.Name, Kind: "bundle", URL: "models/" + b.ID + "/", Bytes: download, memory: need,
 			Parameters: parameters(src), Bits: bits(src), Languages: b.Languages, Note: b.Note,
 		})
 		all.sub[b.ID] = b.Files
@@ -61,9 +65,13 @@ func Models(ctx context.Context, bundles ...Bundle) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
+	need, err := memoryOf(weights.Quantized(synthetic, weights.PolicyQ4(nil))) // as the page loads it
+	if err != nil {
+		return nil, fmt.Errorf("site: model %s: %w", synthetic.Config().Name, err)
+	}
 	list = append(list, Model{
 		ID: synthetic.Config().Name, Name: "ERNIE-4.5-0.3B, synthetic weights", Kind: "synthetic",
-		Memory: parameters(synthetic) * 5 / 8, Parameters: parameters(synthetic), Bits: "4-bit", Note: "speed",
+		memory: need, Parameters: parameters(synthetic), Bits: "4-bit", Note: "speed",
 	})
 	index, err := json.MarshalIndent(map[string]any{"models": list}, "", " ")
 	if err != nil {

@@ -34,7 +34,7 @@ func TestModelsDescribesTheBundles(t *testing.T) {
 		t.Fatalf("%d models, want the bundle and the synthetic one", len(index.Models))
 	}
 	b, s := index.Models[0], index.Models[1]
-	if b.ID != "builtin" || b.URL != "models/builtin/" || b.Parameters != 15735168 || b.Bits != "4-bit" || b.Bytes < b.Memory {
+	if b.ID != "builtin" || b.URL != "models/builtin/" || b.Parameters != 15735168 || b.Bits != "4-bit" || b.Bytes < b.Memory || b.MaxModelLen != 2048 || b.MemoryFixed <= b.Memory {
 		t.Errorf("bundle: %+v", b)
 	}
 	if s.Kind != "synthetic" || s.Bytes != 0 || s.Parameters != 360748032 {

@@ -34,12 +34,12 @@ export class ModelPicker {
   #tabModel(model) {
     const session = this.#session;
     const current = model === session.model && session.phase !== "error" && session.phase !== "idle";
-    const budget = (settings.get("gpu_memory") ?? 0) * 2 ** 20 || session.info?.memory_budget || 0;
-    const over = model.memory > 0 && budget > 0 && model.memory > budget;
+    const { need, over, budget, room } = memoryNeed(model, session);
     const tags = [model.bits, model.kind === "synthetic" ? t("modelSynthetic") : model.note === "demo" ? t("modelDemo") : null].filter(Boolean);
     return this.#item(model.id, model.name, tags, current, [
       [t("modelDownload"), model.kind === "synthetic" ? t("modelNoDownload") : model.bytes ? bytes(model.bytes) : null],
-      [t("modelMemory"), model.memory ? bytes(model.memory, true) + (over ? `, ${t("modelOver")}` : "") : null],
+      [t("modelMemory"), need ? t("modelNeeds", { need: bytes(need, true), have: bytes(budget, true) }) + (over ? `: ${t("modelOver")}` : "") : null],
+      [t("modelContext"), room ? t("modelRoom", { n: count(room) }) : null],
       [t("modelParameters"), model.parameters ? large(model.parameters) : null],
     ], model.kind === "synthetic" ? t("modelRandom") : null, () => {
       this.#dialog.close();
@@ -59,4 +59,16 @@ export class ModelPicker {
       note && el("p", { text: note }),
       el("dl", {}, ...rows.filter(([, value]) => value).map(([term, value]) => el("div", {}, el("dt", { text: term }), el("dd", { text: value })))));
   }
+}
+
+// memoryNeed is what a model needs at the least for the context that the settings ask for, or for any, and how long a context
+// the budget has room for. The browser tells no free memory: the budget is the setting, else the engine's default for the
+// kind of adapter (internal/planner).
+function memoryNeed(model, session) {
+  const { memory_fixed: fixed, memory_per_block: block, block_size: size, max_model_len: longest } = model;
+  const budget = (settings.get("gpu_memory") ?? 0) * 2 ** 20 || (session.place === "tab" && session.info?.memory_budget) || (session.adapter?.info?.kind === "gpu" ? 4 : 2) * 2 ** 30;
+  if (!(fixed > 0 && block > 0 && size > 0 && longest > 0)) return { need: 0, over: false, budget, room: 0 };
+  const wanted = Math.min(settings.get("max_model_len") ?? 1, longest);
+  const need = fixed + block * Math.ceil(wanted / size);
+  return { need, over: need > budget, budget, room: need > budget ? 0 : Math.min(longest, Math.floor((budget - fixed) / block) * size) };
 }

@@ -160,7 +160,9 @@ export const strings = {
   modelSynthetic: ["speed test", "测速"],
   modelRandom: ["Random weights: it measures speed, and its text means nothing.", "权重是随机的：只用于测速，输出的文字没有意义。"],
   modelContext: ["Context", "上下文"],
+  modelNeeds: ["{need} of a budget of {have}", "{need}（预算 {have}）"],
   modelOver: ["needs more than the memory budget", "超出内存预算"],
+  modelRoom: ["up to {n} tokens fit", "最多可容纳 {n} 个词元"],
 
   // Drawer
   drawer: ["Engine", "引擎"],
