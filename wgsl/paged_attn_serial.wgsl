@@ -15,9 +15,10 @@
 // Grid     ceil(M*H / WG) workgroups of WG, spread over x and y.
 // Traffic  reads 4*D bytes (f16) of cache per position and head, writes 4*M*H*D.
 // Storage  no workgroup memory; 4*D bytes for each invocation.
-// Numerics online softmax in f32; within 2e-5 of ref over the values in the cache. A context has at most 262,140 positions:
-//          Mesa 22 cuts loops after 65,535 rounds.
-// Needs    lib_kv, appended by wgsl.Source; nothing beyond the portable subset.
+// Numerics online softmax in f32; within 2e-5 of ref over the values in the cache. Only for contexts of few positions (see
+//          kernels/paged_attn_serial.go): Mesa 22 ends an invocation's loops after 65,535 rounds of all of them together.
+//          Longer ones are cut into partitions by paged_attn_serial_part.
+// Needs    lib_kv and lib_attn_serial, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, PagedAttn.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
@@ -52,15 +53,6 @@ struct Step {
 @group(0) @binding(6) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(7) var<storage, read_write> out: array<vec4<f32>>;
 
-const LOWEST: f32 = -3.4028234e38; // -FLT_MAX; WGSL has no infinity
-const OCTETS: u32 = HEAD_DIM / 8u;
-const VECS: u32 = HEAD_DIM / 4u;
-
-fn dot_k(q: Octet, o: u32) -> f32 {
-  let k = k_octet(o);
-  return dot(q.a, k.a) + dot(q.b, k.b);
-}
-
 @compute @workgroup_size(WG)
 fn paged_attn_serial(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
                      @builtin(local_invocation_index) tid: u32) {
@@ -75,40 +67,7 @@ fn paged_attn_serial(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgrou
   let n = token.y + 1u;
   let qo = m * p.row_stride / 4u + h * VECS;
 
-  var acc: array<vec4<f32>, VECS>;
-  for (var i = 0u; i < VECS; i += 1u) {
-    acc[i] = vec4<f32>(0.0);
-  }
-  var largest = LOWEST;
-  var total = 0.0;
-  for (var t = 0u; t < n; t += 4u) {
-    // Four positions lie in one block. Those past the end repeat the first one, with weight 0: no slot past the end is read.
-    let o0 = kv_octet(token.w, t, g, p.kv_heads, p.max_blocks);
-    let o1 = select(o0, o0 + OCTETS, t + 1u < n);
-    let o2 = select(o0, o0 + 2u * OCTETS, t + 2u < n);
-    let o3 = select(o0, o0 + 3u * OCTETS, t + 3u < n);
-    var s = vec4<f32>(0.0);
-    for (var i = 0u; i < OCTETS; i += 1u) {
-      let q = Octet(qkv[qo + 2u * i], qkv[qo + 2u * i + 1u]);
-      s += vec4<f32>(dot_k(q, o0 + i), dot_k(q, o1 + i), dot_k(q, o2 + i), dot_k(q, o3 + i));
-    }
-    s *= p.scale * vec4<f32>(k_scale(o0), k_scale(o1), k_scale(o2), k_scale(o3));
-    let now = max(largest, max(max(s.x, s.y), max(s.z, s.w)));
-    let shrink = exp(largest - now);
-    largest = now;
-    let seen = vec4<bool>(true, t + 1u < n, t + 2u < n, t + 3u < n);
-    let weight = select(vec4<f32>(0.0), exp(s - vec4<f32>(now)), seen);
-    total = total * shrink + ((weight.x + weight.y) + (weight.z + weight.w));
-    let w = weight * vec4<f32>(v_scale(o0), v_scale(o1), v_scale(o2), v_scale(o3));
-    for (var i = 0u; i < OCTETS; i += 1u) {
-      let v0 = v_octet(o0 + i);
-      let v1 = v_octet(o1 + i);
-      let v2 = v_octet(o2 + i);
-      let v3 = v_octet(o3 + i);
-      acc[2u * i] = acc[2u * i] * shrink + ((w.x * v0.a + w.y * v1.a) + (w.z * v2.a + w.w * v3.a));
-      acc[2u * i + 1u] = acc[2u * i + 1u] * shrink + ((w.x * v0.b + w.y * v1.b) + (w.z * v2.b + w.w * v3.b));
-    }
-  }
+  attend(token.w, g, qo, 0u, n);
   for (var i = 0u; i < VECS; i += 1u) {
     out[mh * VECS + i] = acc[i] / total;
   }

@@ -54,6 +54,17 @@ func (b *bench) randomStep() attnStep {
 	return step
 }
 
+// attentionLong has contexts longer than what one invocation of a software adapter may walk over: Mesa 22 ends an
+// invocation's loops after 65,535 rounds of all of them together, and at head dimension 128 a position takes about eight.
+func attentionLong(b *bench) error {
+	for _, c := range []struct{ d, n int }{{128, 20000}, {16, 70000}} {
+		if err := attention(b, quant.KVF16, c.d, 1, 2, attnStep{{c.n - 1, c.n}, {4, 5}}, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // attention adds one step. The blocks of sequences are shuffled; whatever no sequence has is NaN or nonsense.
 func attention(b *bench, kv quant.KVType, d, kvHeads, group int, step attnStep, surplus int) error {
 	heads := kvHeads * group

@@ -95,6 +95,7 @@ var (
 	forceStrides = kernels.Tuning{MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
 	serialMatvec = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
 	serialMatmul = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
+	serialParts  = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
 	serialBoth   = kernels.Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
 	onePipeline  = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 )
@@ -153,7 +154,9 @@ func Cases(level Level) []Case {
 		})
 		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 		add("paged_attn_serial"+suffix, &serialMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
+		add("paged_attn_serial_part"+suffix, &serialParts, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 	}
+	add("attention_long", nil, attentionLong)
 	add("silu_mul", nil, siluMulCase)
 	add("gather_rows", nil, gatherRowsCase)
 	add("argmax", nil, argmaxCase)

@@ -57,7 +57,7 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{{"HEAD_DIM": 16}, {"HEAD_DIM": 128}}
 	case "kv_store":
 		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_TYPE": 1}, {"HEAD_DIM": 128, "KV_TYPE": 0}}
-	case "paged_attn_decode", "paged_attn_prefill", "paged_attn_serial":
+	case "paged_attn_decode", "paged_attn_prefill", "paged_attn_serial", "paged_attn_serial_part":
 		var list []wgsl.Consts
 		for _, d := range []uint32{16, 48, 80, 128, 256} {
 			for _, kv := range quant.KVTypes() {

@@ -45,14 +45,16 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 		a.Scale = invSqrt(a.HeadDim)
 	}
 	var decode func(rows int) []*dispatch
-	var many *dispatch
+	var many func(rows int) []*dispatch
 	var err error
 	few := s.tuning.decodeMost(a.Rows) // most rows of decode and reduce
 	switch {
 	case s.tuning.BarrierFree:
 		many, err = s.attnSerial(&a)
 	case a.Rows > few:
-		many, err = s.attnPrefill(&a)
+		var prefill *dispatch
+		prefill, err = s.attnPrefill(&a)
+		many = always(prefill)
 	}
 	if err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 			if rows <= few {
 				return decode(rows)
 			}
-			return []*dispatch{many}
+			return many(rows)
 		},
 		traffic: func(rows int) int64 { return int64(rows) * int64(8*a.Heads*a.HeadDim+16) },
 	}, nil

@@ -70,6 +70,9 @@ type Tuning struct {
 	MatmulRows int
 	// PrefillRows is the least number of rows for which Attention takes the prefill kernel. The serial kernel serves both.
 	PrefillRows int
+	// SerialPart is the most positions that one invocation of the serial attention walks over, a multiple of 4; 0 is what
+	// software adapters can. Longer contexts are cut.
+	SerialPart int
 	// Workgroups is how many keep the device busy: the fewer rows a step has, the more parts a context is cut into.
 	Workgroups int
 	// Deterministic makes every row independent of the step that it is computed in: the order of its sums depends on the
@@ -84,7 +87,7 @@ type Tuning struct {
 func TuningFor(info gpu.Info) Tuning {
 	if info.Kind == gpu.KindCPU {
 		// Its kernels have one way to compute, whatever the name.
-		return Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
+		return Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: MaxPositions}
 	}
 	if info.BarrierFree {
 		return Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1}

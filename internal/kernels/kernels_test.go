@@ -19,7 +19,8 @@ var paramsOf = map[string]any{
 	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{},
 	"rope": ropeParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": attnParams{}, "paged_attn_decode": attnDecodeParams{},
-	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
+	"paged_attn_serial_part": attnDecodeParams{},
+	"paged_attn_reduce":      reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
 	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }

@@ -17,6 +17,7 @@ const dummyBytes = 16
 func (t Tuning) ScratchBytes(s ScratchShape) int64 {
 	return max(
 		t.decodeScratch(t.decodeMost(s.Rows), s.Heads, s.HeadDim, s.MaxBlocks),
+		t.attnSerialScratch(s.Rows, s.Heads, s.HeadDim, s.MaxBlocks),
 		argmaxScratch(s.LogitRows, s.Limit),
 		t.topKScratch(s.LogitRows, s.Limit),
 	)

@@ -3,7 +3,6 @@ package kernels
 import (
 	"math"
 
-	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/wgsl"
 )
 

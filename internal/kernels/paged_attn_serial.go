@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	serialWG = 8 // invocations per workgroup of the serial attention kernels
+	attnSerialWG = 8 // invocations per workgroup of the serial attention kernels
 
 	// serialRounds bounds the rounds of all loops of one invocation together: Mesa 22 ends them, without a word, after 65,535.
 	serialRounds = 60000
@@ -30,10 +30,10 @@ func (t Tuning) serialParts(headDim, maxBlocks int) int {
 	return ceil(maxBlocks*BlockSize, t.serialPart(headDim))
 }
 
-// serialScratch is the size of what partitions leave for paged_attn_reduce.
-func (t Tuning) serialScratch(rows, heads, headDim, maxBlocks int) int64 {
+// attnSerialScratch is the size of what the partitions of the serial kernel leave for paged_attn_reduce.
+func (t Tuning) attnSerialScratch(rows, heads, headDim, maxBlocks int) int64 {
 	parts := t.serialParts(headDim, maxBlocks)
-	if parts == 1 {
+	if !t.BarrierFree || parts == 1 {
 		return 0
 	}
 	return 4 * int64(min(rows, decodeRows)) * int64(heads) * int64(parts) * int64(headDim+2)
@@ -53,7 +53,7 @@ func (s *Set) attnSerial(a *AttentionArgs) (func(rows int) []*dispatch, error) {
 		return nil, err
 	}
 	return always(&dispatch{p, group, func(rows int) [3]uint32 {
-		return gpu.Grid(ceil(rows*a.Heads, serialWG), 1, s.limits.MaxWorkgroupsPerDim)
+		return gpu.Grid(ceil(rows*a.Heads, attnSerialWG), 1, s.limits.MaxWorkgroupsPerDim)
 	}}), nil
 }
 
@@ -76,11 +76,11 @@ func (s *Set) attnSerialParts(a *AttentionArgs) (func(rows int) []*dispatch, err
 		here := func(rows int) int { return min(decodeRows, rows-row0) }
 		list = append(list,
 			&dispatch{pipeline: serial, grid: func(rows int) [3]uint32 {
-				return gpu.Grid(ceil(here(rows)*a.Heads*parts, serialWG), 1, s.limits.MaxWorkgroupsPerDim)
+				return gpu.Grid(ceil(here(rows)*a.Heads*parts, attnSerialWG), 1, s.limits.MaxWorkgroupsPerDim)
 			}},
 			&dispatch{pipeline: reduce, grid: func(rows int) [3]uint32 { return all(here(rows)) }})
 	}
-	s.later(s.tuning.serialScratch(a.Rows, a.Heads, a.HeadDim, a.MaxBlocks), func(scratch gpu.Buffer) (err error) {
+	s.later(s.tuning.attnSerialScratch(a.Rows, a.Heads, a.HeadDim, a.MaxBlocks), func(scratch gpu.Buffer) (err error) {
 		for i := 0; i < len(list); i += 2 {
 			row0 := uint32(i / 2 * decodeRows)
 			params := attnDecodeParams{
