@@ -177,6 +177,15 @@ func TestTab(t *testing.T) {
 		p.wait("the field of the budget", `document.querySelector("#f-gpu_memory").offsetParent`)
 		p.click("#drawer-close")
 		p.click(`[data-kind="not-enough-memory"] .offers button:nth-child(1)`) // choose a model
+		// The list says before any download what each needs of the budget, and for how many tokens it has room.
+		for id, words := range map[string][2]string{
+			"synthetic:ernie-4.5-0.3b": {"needs more than the memory budget", ""}, "builtin": {"of a budget of 64\u00a0MiB", "up to 2,048 tokens fit"},
+		} {
+			text := eval[string](p, fmt.Sprintf(`document.querySelector('[data-id=%q]').innerText`, id))
+			if !strings.Contains(text, words[0]) || !strings.Contains(text, words[1]) {
+				t.Errorf("the list says of %s: %q", id, text)
+			}
+		}
 		p.click(`[data-id="builtin"] button`)
 		p.noBox("not-enough-memory")
 		p.waitState("ready")
