@@ -274,10 +274,24 @@ func (p *page) describe() string {
 
 func testID(id string) string { return `[data-testid="` + id + `"]` }
 
-// click presses with the mouse at the middle of what a selector finds.
+// click presses with the mouse at the middle of what a selector finds, as soon as a pointer can reach it there.
 func (p *page) click(selector string) {
 	p.t.Helper()
-	p.do("click "+selector, chromedp.Click(selector))
+	const find = `(() => {
+		const node = document.querySelector(%s);
+		node?.scrollIntoView({ block: "nearest" });
+		const box = node?.getBoundingClientRect();
+		if (!box?.width || node.disabled) return null;
+		const at = [box.left + box.width / 2, box.top + box.height / 2];
+		return node.contains(document.elementFromPoint(...at)) ? at : null;
+	})()`
+	script := fmt.Sprintf(find, quote(selector))
+	p.wait("a way to press "+selector, script)
+	at := eval[[]float64](p, script)
+	if len(at) != 2 {
+		p.t.Fatalf("%s went away", selector)
+	}
+	p.do("click "+selector, chromedp.MouseClickXY(at[0], at[1]))
 }
 
 // key presses and releases keys. A key that makes a character does so unless the page prevents it: chromedp's own KeyEvent
