@@ -427,6 +427,12 @@ func (p *page) messages() []string {
 	return eval[[]string](p, `[...document.querySelectorAll('[data-testid="message-text"]')].map((m) => m.textContent.trim())`)
 }
 
+// restored waits until a conversation of n messages is shown again: first there are its elements, a frame later its texts.
+func (p *page) restored(n int) {
+	p.t.Helper()
+	p.wait("the conversation", fmt.Sprintf(`((list) => list.length === %d && list.every((m) => m.textContent))([...document.querySelectorAll('[data-testid="message-text"]')])`, n))
+}
+
 // checkRequests fails when the tab asked another origin for anything, when a request other than those allowed failed, when
 // a dialog of the browser opened, or when the console says anything else.
 func (p *page) checkRequests(mayFail ...string) {
