@@ -46,6 +46,8 @@ func (p *page) accessible(what string) {
 	}
 	p.t.Logf("axe looked at %s in %d looks in %v", what, len(looks), time.Since(started).Round(time.Millisecond))
 	p.look("light", "en")
+	// What a change of language makes again is there in the next frame.
+	browsertest.Eval[bool](p.t, p.Tab, time.Minute, `new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(() => next(true))))`)
 }
 
 // checkerWorks makes sure that the checker finds a fault where there is one.

@@ -274,10 +274,24 @@ func (p *page) describe() string {
 
 func testID(id string) string { return `[data-testid="` + id + `"]` }
 
-// click presses with the mouse at the middle of what a selector finds.
+// click presses with the mouse at the middle of what a selector finds, as soon as a pointer can reach it there.
 func (p *page) click(selector string) {
 	p.t.Helper()
-	p.do("click "+selector, chromedp.Click(selector))
+	const find = `(() => {
+		const node = document.querySelector(%s);
+		node?.scrollIntoView({ block: "nearest" });
+		const box = node?.getBoundingClientRect();
+		if (!box?.width || node.disabled) return null;
+		const at = [box.left + box.width / 2, box.top + box.height / 2];
+		return node.contains(document.elementFromPoint(...at)) ? at : null;
+	})()`
+	script := fmt.Sprintf(find, quote(selector))
+	p.wait("a way to press "+selector, script)
+	at := eval[[]float64](p, script)
+	if len(at) != 2 {
+		p.t.Fatalf("%s went away", selector)
+	}
+	p.do("click "+selector, chromedp.MouseClickXY(at[0], at[1]))
 }
 
 // key presses and releases keys. A key that makes a character does so unless the page prevents it: chromedp's own KeyEvent
@@ -411,6 +425,12 @@ func (p *page) messages() []string {
 	p.t.Helper()
 	// Not innerText: what is out of sight has none.
 	return eval[[]string](p, `[...document.querySelectorAll('[data-testid="message-text"]')].map((m) => m.textContent.trim())`)
+}
+
+// restored waits until a conversation of n messages is shown again: first there are its elements, a frame later its texts.
+func (p *page) restored(n int) {
+	p.t.Helper()
+	p.wait("the conversation", fmt.Sprintf(`((list) => list.length === %d && list.every((m) => m.textContent))([...document.querySelectorAll('[data-testid="message-text"]')])`, n))
 }
 
 // checkRequests fails when the tab asked another origin for anything, when a request other than those allowed failed, when

@@ -305,7 +305,7 @@ func TestHostileAnswer(t *testing.T) {
 	p.click("#models-close")
 	// The same from storage.
 	p.load()
-	p.wait("the conversation", `document.querySelectorAll('[data-testid="message-text"]').length === 2`)
+	p.restored(2)
 	p.waitState("ready")
 	look()
 	p.accessible("a hostile answer")

@@ -95,7 +95,7 @@ func TestTab(t *testing.T) {
 		before := p.messages()
 		host.requests("")
 		p.load()
-		p.wait("the conversation", fmt.Sprintf(`document.querySelectorAll('[data-testid="message-text"]').length === %d`, len(before)))
+		p.restored(len(before))
 		if after := p.messages(); strings.Join(after, "\x00") != strings.Join(before, "\x00") {
 			t.Errorf("before: %q\nafter: %q", before, after)
 		}
