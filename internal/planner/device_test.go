@@ -51,6 +51,7 @@ func open(t *testing.T, name string) weights.Source {
 // TestPlanIsWhatTheRunnerAllocates compares the plan with all buffers that opening a model asks the device for.
 func TestPlanIsWhatTheRunnerAllocates(t *testing.T) {
 	serial := gpu.Info{Kind: gpu.KindCPU, Name: "serial", BarrierFree: true}
+	software := gpu.Info{Kind: gpu.KindSoftware, Name: "software", BarrierFree: true}
 	hardware := gpu.Info{Kind: gpu.KindHardware, Name: "hardware"}
 	for i, c := range []struct {
 		model         string
@@ -66,6 +67,7 @@ func TestPlanIsWhatTheRunnerAllocates(t *testing.T) {
 		{"builtin", serial, gpu.DefaultLimits, quant.KVI8, false, 0, 1, 64, 16 << 20},
 		{"builtin", hardware, gpu.DefaultLimits, quant.KVF16, false, 100, 4, 512, 256 << 20},
 		{"builtin", hardware, gpu.DefaultLimits, quant.KVF32, true, 0, 8, 100, 64 << 20},
+		{"builtin", software, gpu.DefaultLimits, quant.KVF16, false, 0, 16, 64, 256 << 20},
 		{"ernie", serial, gpu.DefaultLimits, quant.KVF32, false, 1, 1, 1, 64 << 20},
 		{"ernie", hardware, gpu.DefaultLimits, quant.KVF16, false, 0, 3, 48, 4 << 20},
 		{"ernie-bias-untied", serial, gpu.DefaultLimits, quant.KVI8, false, 0, 2, 16, 64 << 20},
