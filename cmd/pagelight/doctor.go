@@ -127,11 +127,13 @@ func (c *doctorCmd) place(ctx context.Context, model string) (p placement, err e
 	}
 	defer dev.Close()
 	info := dev.Info()
-	p = placement{Model: model, Device: info.Name, Kind: string(info.Kind), WeightBytes: src.Bytes(), Budget: int64(c.GPUMemory)}
-	if p.Budget == 0 {
-		p.Budget = engine.DefaultGPUMemory(info)
+	plan, err := engine.PlanMemory(engine.Config{Source: src, GPUMemory: int64(c.GPUMemory)}, info, dev.Limits())
+	if err != nil {
+		return p, err
 	}
-	p.Fits = p.WeightBytes <= p.Budget
+	p = placement{
+		Model: model, Device: info.Name, Kind: string(info.Kind), WeightBytes: plan.Weights, Budget: plan.Budget, Fits: plan.Fits,
+	}
 	return p, nil
 }
 
