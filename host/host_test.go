@@ -72,10 +72,10 @@ func (e *fakeEngine) Detokenize(ids []int32, _ bool) (string, error) {
 			return "", &engine.ParamError{Field: "token_ids", Reason: fmt.Sprint("unknown at position ", i)}
 		}
 	}
-	return string([]rune(ids)), nil
+	return string(ids), nil
 }
 
-func (e *fakeEngine) Piece(id int32) (string, bool) { return "▁" + string(rune(id)), true }
+func (e *fakeEngine) Piece(id int32) (string, bool) { return "▁" + string(id), true }
 
 func (e *fakeEngine) RenderChat(_ context.Context, messages []engine.Message, generate *bool) (string, error) {
 	text := ""

@@ -109,7 +109,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(10*time.Millisecond, func() { cancel(gone) })
-	for range r.Run(ctx, eng) {
+	for _, err := range r.Run(ctx, eng) {
+		_ = err // whatever it is, the reader leaves
 	}
 	if eng.running.Load() != 0 || !errors.Is(r.Check(ctx), gone) {
 		t.Errorf("%d run, %v", eng.running.Load(), r.Check(ctx))
