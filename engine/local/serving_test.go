@@ -66,7 +66,7 @@ func TestSameTokensHoweverScheduled(t *testing.T) {
 				cfg.MaxSeqs, cfg.MaxBatchedTokens = 5, 24
 
 				few := cfg
-				few.GPUMemory = fewBlocks(t, device, cfg, 8) // two or three answers
+				few.GPUMemory = fewBlocks(t, device, Options{Engine: cfg}, 8) // two or three answers
 				if st := answerAll(t, device, few, refs, c.least, 1); st.Preemptions == 0 {
 					t.Error("nothing was preempted")
 				}
@@ -110,9 +110,9 @@ func answerAll(t *testing.T, device string, cfg engine.Config, refs []reference,
 }
 
 // fewBlocks is the memory budget with which an engine has that many blocks.
-func fewBlocks(t *testing.T, device string, cfg engine.Config, blocks int64) int64 {
+func fewBlocks(t *testing.T, device string, o Options, blocks int64) int64 {
 	t.Helper()
-	eng := open(t, device, Options{Engine: cfg})
+	eng := open(t, device, o)
 	defer func() {
 		if err := eng.Close(); err != nil {
 			t.Error(err)
