@@ -61,6 +61,7 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	}, pool)
 	e.loop = newLoop(r, s, pool, cfg.Logger, cfg.Observer)
 	e.loop.stats.DispatchesPerToken, e.loop.stats.SubmitsPerToken = r.DispatchesPerToken(), 1
+	e.loop.topOnDevice = e.dev.Info().Kind == gpu.KindHardware
 	go e.loop.run()
 	return e, nil
 }

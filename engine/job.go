@@ -69,9 +69,9 @@ type job struct {
 	started, first, last time.Time
 }
 
-// needsLogits says that the device's choice of the best token is not enough for a chunk that ends at position end.
-func (j *job) needsLogits() bool {
-	return j.onLogits != nil || j.top >= 0 || j.index == 0 && j.promptTop >= 0 || !j.sampler.Greedy()
+// seesLogits says that the answer shows logits or probabilities, not only the tokens chosen by them.
+func (j *job) seesLogits() bool {
+	return j.onLogits != nil || j.top >= 0 || j.index == 0 && j.promptTop >= 0
 }
 
 // generated is how many new tokens there are.

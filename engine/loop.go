@@ -11,12 +11,15 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/runner"
+	"github.com/pagelight/pagelight/internal/sample"
 	"github.com/pagelight/pagelight/internal/sched"
 )
 
 // executor is what the loop needs of the runner; tests use a fake.
 type executor interface {
 	Step(ctx context.Context, p *sched.Plan, want runner.Want) (runner.Result, error)
+	StepTop(ctx context.Context, p *sched.Plan, draws []sample.Draw) (runner.Result, error)
+	ReadLogits(ctx context.Context, row int) ([]float32, error)
 	Close()
 }
 
@@ -27,6 +30,8 @@ type loop struct {
 	pool     *kvcache.Pool
 	log      *slog.Logger
 	observer Observer // or nil
+	// topOnDevice has the device find the candidates of sampling. On software adapters reading all logits is quicker.
+	topOnDevice bool
 
 	inbox   chan []*job   // new work: the answers of a request
 	quit    chan struct{} // closed by Close
@@ -35,6 +40,7 @@ type loop struct {
 	jobs      map[*sched.Sequence]*job
 	meter     meter
 	published time.Time
+	draws     []sample.Draw // of a step's rows
 
 	mu    sync.Mutex // guards stats
 	stats Stats

@@ -15,6 +15,7 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/runner"
+	"github.com/pagelight/pagelight/internal/sample"
 	"github.com/pagelight/pagelight/internal/sched"
 	"github.com/pagelight/pagelight/internal/tokenizer"
 	"github.com/pagelight/pagelight/internal/weights"
@@ -29,6 +30,10 @@ type fakeExec struct {
 	fail   func(p *sched.Plan) error
 	closed bool
 	steps  int
+
+	unsure bool    // StepTop gives candidates that prove nothing
+	reads  int     // calls of ReadLogits
+	ids    []int32 // of the last step's rows
 }
 
 func (f *fakeExec) Step(_ context.Context, p *sched.Plan, want runner.Want) (runner.Result, error) {
@@ -48,10 +53,34 @@ func (f *fakeExec) Step(_ context.Context, p *sched.Plan, want runner.Want) (run
 			ids = append(ids, (id+1)%fakeVocab)
 		}
 	}
+	f.ids = ids
 	if want == runner.WantLogits {
 		return oneHot(ids), nil
 	}
 	return runner.Result{IDs: ids}, nil
+}
+
+// StepTop gives two candidates a row: the token that the logits of Step leave no choice but, and another.
+func (f *fakeExec) StepTop(ctx context.Context, p *sched.Plan, draws []sample.Draw) (runner.Result, error) {
+	res, err := f.Step(ctx, p, runner.WantIDs)
+	if len(draws) != p.NumLogits {
+		f.t.Errorf("%d draws for %d rows", len(draws), p.NumLogits)
+	}
+	var top []sample.Top
+	for _, id := range res.IDs {
+		c := sample.Top{IDs: []int32{id, (id + 1) % fakeVocab}, Logits: []float32{0, -1e4}, Max: 0, Total: 1}
+		if f.unsure {
+			c.Logits = []float32{0, 0} // as many equal ones may follow as there are tokens
+			c.Total = 2
+		}
+		top = append(top, c)
+	}
+	return runner.Result{Top: top}, err
+}
+
+func (f *fakeExec) ReadLogits(_ context.Context, row int) ([]float32, error) {
+	f.reads++
+	return oneHot(f.ids[row : row+1]).Row(0), nil
 }
 
 // oneHot are logits that leave no choice but the given ids.

@@ -169,6 +169,38 @@ func TestLogprobs(t *testing.T) {
 	}
 }
 
+// TestSamplingFromCandidates samples from what the device found, and from all logits where that proves nothing; a greedy
+// answer beside is served by the same step.
+func TestSamplingFromCandidates(t *testing.T) {
+	for _, unsure := range []bool{false, true} {
+		exec := &fakeExec{unsure: unsure}
+		e := newFake(t, exec, 16)
+		e.loop.topOnDevice = true
+		one, half, seed := 1.0, 0.5, int64(7)
+		req := Request{TokenIDs: []int32{20}, Params: Params{Temperature: &one, TopP: &half, Seed: &seed, MaxTokens: 5}}
+		other := make(chan []int32, 1)
+		go func() {
+			_, ids, _, err := collect(t.Context(), e, greedy([]int32{40}, 5))
+			if err != nil {
+				t.Error(err)
+			}
+			other <- ids
+		}()
+		if _, ids, _, err := collect(t.Context(), e, req); err != nil || !slices.Equal(ids, []int32{21, 22, 23, 24, 25}) {
+			t.Errorf("unsure=%v: ids %v, err %v", unsure, ids, err)
+		}
+		if ids := <-other; !slices.Equal(ids, []int32{41, 42, 43, 44, 45}) {
+			t.Errorf("unsure=%v: beside it %v", unsure, ids)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if unsure != (exec.reads > 0) {
+			t.Errorf("unsure=%v: all logits were read %d times", unsure, exec.reads)
+		}
+	}
+}
+
 func TestPromptOnly(t *testing.T) {
 	e := newFake(t, &fakeExec{}, 16)
 	req := Request{TokenIDs: slices.Repeat([]int32{5}, 40), Params: Params{PromptOnly: true}}

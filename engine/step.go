@@ -14,21 +14,12 @@ import (
 // step runs one plan and hands out what it gave.
 func (l *loop) step(plan *sched.Plan) error {
 	start := time.Now()
-	want := runner.WantNothing
 	for _, c := range plan.Chunks {
-		j := l.jobs[c.Seq]
-		if j.started.IsZero() {
+		if j := l.jobs[c.Seq]; j.started.IsZero() {
 			j.started = start
 		}
-		switch {
-		case c.Logits == 0:
-		case j.needsLogits():
-			want = runner.WantLogits
-		case want == runner.WantNothing:
-			want = runner.WantIDs
-		}
 	}
-	res, err := l.exec.Step(context.Background(), plan, want)
+	res, err := l.execute(plan)
 	if err != nil {
 		return err
 	}
@@ -52,6 +43,36 @@ func (l *loop) step(plan *sched.Plan) error {
 		l.observer.Step(rec)
 	}
 	return nil
+}
+
+// execute has the device compute a plan and find as much of the next tokens as it can: the best ones, or where answers
+// sample, the candidates to choose from. All logits are read only where somebody wants to see them, or where parameters
+// change them first.
+func (l *loop) execute(plan *sched.Plan) (runner.Result, error) {
+	want := runner.WantNothing
+	l.draws = l.draws[:0]
+	for _, c := range plan.Chunks {
+		if c.Logits == 0 {
+			continue
+		}
+		j := l.jobs[c.Seq]
+		draw, ok := j.sampler.Draw(runner.TopK)
+		switch {
+		case j.seesLogits(), !j.sampler.Greedy() && !(ok && l.topOnDevice):
+			want = runner.WantLogits
+		case want == runner.WantLogits:
+		case !j.sampler.Greedy():
+			want = runner.WantTop
+		case want == runner.WantNothing:
+			want = runner.WantIDs
+		}
+		l.draws = append(l.draws, make([]sample.Draw, c.Logits-1)...) // only the last row chooses
+		l.draws = append(l.draws, draw)
+	}
+	if want == runner.WantTop {
+		return l.exec.StepTop(context.Background(), plan, l.draws)
+	}
+	return l.exec.Step(context.Background(), plan, want)
 }
 
 // countPrompt says how many of the prompt's tokens are in the cache for the first time now that computed tokens are.
@@ -109,15 +130,26 @@ func (l *loop) emit(j *job, c sched.Chunk, res runner.Result, row int, now time.
 }
 
 // pick chooses the next token from a row of the result, and describes it where the request asks for that.
-func (l *loop) pick(j *job, res runner.Result, row int) (int32, []TokenLogprob, error) {
-	if res.Logits == nil {
-		id := res.IDs[row]
-		if id < 0 {
+func (l *loop) pick(j *job, res runner.Result, row int) (id int32, logprobs []TokenLogprob, err error) {
+	switch {
+	case res.IDs != nil:
+		if id = res.IDs[row]; id < 0 {
 			return 0, nil, sample.ErrNaN
 		}
 		return id, nil, nil
+	case res.Top != nil:
+		id, ok, err := j.sampler.SampleTop(res.Top[row])
+		if ok || err != nil {
+			return id, nil, err
+		}
+		logits, err := l.exec.ReadLogits(context.Background(), row)
+		if err != nil {
+			return 0, nil, err
+		}
+		id, err = j.sampler.Sample(logits)
+		return id, nil, err
 	}
-	id, err := j.sampler.Sample(res.Row(row)) // leaves the logits as they are
+	id, err = j.sampler.Sample(res.Row(row)) // leaves the logits as they are
 	if errors.Is(err, sample.ErrRuledOut) {
 		err = &ParamError{"allowed_token_ids", "together with bad_words and min_tokens leaves no token to choose"}
 	}
