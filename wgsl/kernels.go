@@ -34,7 +34,7 @@ func WeightLib(kind string) string { return "lib_weight_" + kind }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_attn_serial", "lib_dot", "lib_kv", "lib_topk", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
+		"lib_dot", "lib_kv", "lib_topk", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
 	}
 }
 
@@ -57,7 +57,6 @@ func Kernels() []Kernel {
 	linear := bindings("x", "w", "scales", "bias", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
 	dot, kv, topk := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}
-	kvSerial := []string{"lib_kv", "lib_attn_serial"}
 	return []Kernel{
 		{
 			Name: "embed", Bindings: bindings("tokens", "w", "scales", "x!"),
@@ -103,11 +102,7 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "paged_attn_serial", Bindings: bindings(append(attention, "out!")...),
-			Tuning: []string{"WG", "HEAD_DIM", "KV_TYPE"}, Libs: kvSerial, Serial: true, Ref: "PagedAttn",
-		},
-		{
-			Name: "paged_attn_serial_part", Bindings: bindings(append(attention, "partial!")...),
-			Tuning: []string{"WG", "PART", "HEAD_DIM", "KV_TYPE"}, Libs: kvSerial, Serial: true, Ref: "PagedAttnDecode",
+			Tuning: []string{"WG", "HEADS", "SPLIT", "PART", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Serial: true, Ref: "PagedAttn",
 		},
 		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},

@@ -12,10 +12,10 @@
 //   qkv           [M, row_stride] f32              read   the queries are the first H*D elements of a row
 //   k_cache       [N, G, 16, D] by KV_TYPE         read   slots past a sequence's end are never read
 //   v_cache       [N, G, 16, D] the same           read
-//   partial       [R, H, parts, D+2] f32           write  D sums, the largest score, the sum of exponentials
+//   partial       [R, H, parts, D+4] f32           write  D sums, the largest score, the sum of exponentials, two unused
 // Grid     (H, parts, R) workgroups of WG. A partition without tokens writes the sums 0, the score -FLT_MAX and the sum 0.
 // Traffic  reads 4*D bytes (f16) of cache per position and KV head if the H/G heads that share it also share a cache, H/G
-//          times that if not; writes 4*M*H*parts*(D+2). Bound by memory.
+//          times that if not; writes 4*M*H*parts*(D+4). Bound by memory.
 // Storage  4*D + 8*PART + 36*WG bytes of workgroup memory.
 // Numerics online softmax in f32; within 2e-5 of ref over the values in the cache.
 // Needs    lib_kv, appended by wgsl.Source; nothing beyond the portable subset.
@@ -134,7 +134,7 @@ fn paged_attn_decode(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoca
   slice_b[tid] = b;
   totals[tid] = total;
   workgroupBarrier(); // the slices and totals are complete
-  let out = ((wg.z * p.heads + h) * p.parts + part) * (HEAD_DIM + 2u);
+  let out = ((wg.z * p.heads + h) * p.parts + part) * (HEAD_DIM + 4u);
   if (tid < OCTETS) {
     for (var i = 1u; i < SLICES; i += 1u) {
       a += slice_a[i * OCTETS + tid];

@@ -1,15 +1,15 @@
-// paged_attn_reduce: combines the partitions of paged_attn_decode.
+// paged_attn_reduce: combines the partitions of paged_attn_decode and paged_attn_serial.
 //
 //   out[m,h] = sum_i exp(largest_i - largest) * sums_i / sum_i exp(largest_i - largest) * total_i
 //
-// over the partitions i with total_i > 0: one without tokens has nothing to say, whatever else it holds. Here too the tokens
-// are row0..row0+rows-1 of the step.
+// over the partitions i before the first one with total_i = 0: that has no tokens, and those after it have none. Here too the
+// tokens are row0..row0+rows-1 of the step.
 //
 // Shapes   M tokens, of which R here at most, H query heads, D = HEAD_DIM
-//   partial  [R, H, parts, D+2] f32   read   D sums, the largest score, the sum of exponentials
+//   partial  [R, H, parts, D+4] f32   read   D sums, the largest score, the sum of exponentials, two unused
 //   out      [M, H*D] f32             write
 // Grid     ceil(R*H*D / WG) workgroups of WG, spread over x and y.
-// Traffic  reads 4*R*H*parts*(D+2) bytes, writes 4*R*H*D.
+// Traffic  reads 4*R*H*parts*(D+4) bytes, writes 4*R*H*D.
 // Storage  no workgroup memory.
 // Numerics f32; within 1e-5 of ref.
 // Needs    nothing beyond the portable subset.
@@ -54,17 +54,18 @@ fn paged_attn_reduce(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgrou
   var total = 0.0;
   var sum = 0.0;
   for (var part = 0u; part < p.parts; part += 1u) {
-    let at = (mh * p.parts + part) * (HEAD_DIM + 2u);
+    let at = (mh * p.parts + part) * (HEAD_DIM + 4u);
     let part_total = partial[at + HEAD_DIM + 1u];
-    if (part_total > 0.0) {
-      let part_largest = partial[at + HEAD_DIM];
-      let now = max(largest, part_largest);
-      let shrink = exp(largest - now);
-      let weight = exp(part_largest - now);
-      total = total * shrink + part_total * weight;
-      sum = sum * shrink + partial[at + d] * weight;
-      largest = now;
+    if (part_total == 0.0) {
+      break;
     }
+    let part_largest = partial[at + HEAD_DIM];
+    let now = max(largest, part_largest);
+    let shrink = exp(largest - now);
+    let weight = exp(part_largest - now);
+    total = total * shrink + part_total * weight;
+    sum = sum * shrink + partial[at + d] * weight;
+    largest = now;
   }
   out[p.row0 * p.heads * HEAD_DIM + i] = sum / total;
 }

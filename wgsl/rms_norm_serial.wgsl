@@ -9,7 +9,8 @@
 // Grid     ceil(M/WG) workgroups of WG, spread over x and y.
 // Traffic  reads 4*M*dim bytes of x (twice, the second time from cache) and 4*dim of weight, writes 4*M*dim.
 // Storage  no workgroup memory.
-// Numerics four partial sums in f32; within 1e-5 of ref. dim is at most 65,535: Mesa 22 cuts longer loops.
+// Numerics four partial sums in f32; within 1e-5 of ref. dim is at most 52,428: Mesa 22 allows 65,535
+//          rounds of all loops together.
 // Needs    nothing beyond the portable subset.
 // Ref      internal/ref, RMSNorm.
 

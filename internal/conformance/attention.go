@@ -29,6 +29,10 @@ var longRuns = []attnStep{
 	{{40, 41}, {7, 40}, {0, 1}, {16, 20}},
 }
 
+// distantRuns has single tokens where loops over all positions would have more rounds than software adapters allow, which they
+// end without a word; the last is the longest context of ERNIE-4.5.
+var distantRuns = attnStep{{65_540, 65_541}, {131_071, 131_072}}
+
 // attentionCase runs steps, and a random one, for each head dimension, with a different number of heads per KV head each time.
 func attentionCase(b *bench, kv quant.KVType, dims []int, steps []attnStep) error {
 	groups := []int{1, 3, 7, 8}

@@ -154,7 +154,9 @@ func Cases(level Level) []Case {
 		})
 		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 		add("paged_attn_serial"+suffix, &serialMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
-		add("paged_attn_serial_part"+suffix, &serialParts, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
+		add("paged_attn_serial_split"+suffix, &serialParts, func(b *bench) error {
+			return attentionCase(b, kv, []int{48, 128}, decodeRuns)
+		})
 	}
 	add("attention_long", nil, attentionLong)
 	add("silu_mul", nil, siluMulCase)

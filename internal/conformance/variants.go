@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"maps"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/quant"
@@ -57,7 +59,7 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{{"HEAD_DIM": 16}, {"HEAD_DIM": 128}}
 	case "kv_store":
 		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_TYPE": 1}, {"HEAD_DIM": 128, "KV_TYPE": 0}}
-	case "paged_attn_decode", "paged_attn_prefill", "paged_attn_serial", "paged_attn_serial_part":
+	case "paged_attn_decode", "paged_attn_prefill", "paged_attn_serial":
 		var list []wgsl.Consts
 		for _, d := range []uint32{16, 48, 80, 128, 256} {
 			for _, kv := range quant.KVTypes() {
@@ -68,7 +70,15 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 						c["TILE"] = 8
 					}
 				}
-				list = append(list, c)
+				if name != "paged_attn_serial" {
+					list = append(list, c)
+					continue
+				}
+				for heads := range uint32(3) {
+					s := maps.Clone(c)
+					s["HEADS"], s["SPLIT"] = heads+1, heads%2
+					list = append(list, s)
+				}
 			}
 		}
 		return list

@@ -24,15 +24,15 @@ type AttentionArgs struct {
 	Step        gpu.Binding // holds the rows that a step really has
 }
 
-// attnParams are the Params of paged_attn_prefill and paged_attn_serial, and with Parts of paged_attn_decode.
+// attnParams are the Params of paged_attn_prefill.
 type attnParams struct {
 	Heads, KVHeads, RowStride, MaxBlocks uint32
 	Scale                                float32
 	Pad0, Pad1, Pad2                     uint32
 }
 
-// MaxPositions is the longest context that the attention kernels walk through.
-const MaxPositions = 4 * maxLoop / BlockSize * BlockSize
+// MaxPositions is the longest context that the attention kernels are made for, twice what conformance tries.
+const MaxPositions = 1 << 18
 
 // Attention computes causal attention of each row over the positions 0 to its own of its sequence, which must be in the
 // cache already. It runs decode and reduce for few rows and prefill for many; rows may belong to any sequences in both. With
@@ -44,33 +44,29 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	if a.Scale == 0 {
 		a.Scale = invSqrt(a.HeadDim)
 	}
-	var decode func(rows int) []*dispatch
-	var many func(rows int) []*dispatch
+	few := s.tuning.decodeMost(a.Rows)
+	var forFew, forMany func(rows int) []*dispatch
 	var err error
-	few := s.tuning.decodeMost(a.Rows) // most rows of decode and reduce
+	if few >= 1 {
+		forFew, err = s.attnDecode(&a, few)
+	}
 	switch {
+	case err != nil:
 	case s.tuning.BarrierFree:
-		many, err = s.attnSerial(&a)
+		forMany, err = s.attnSerial(&a)
 	case a.Rows > few:
-		var prefill *dispatch
-		prefill, err = s.attnPrefill(&a)
-		many = always(prefill)
+		forMany, err = s.attnPrefill(&a)
 	}
 	if err != nil {
 		return nil, err
-	}
-	if few >= 1 {
-		if decode, err = s.attnDecode(&a, few); err != nil {
-			return nil, err
-		}
 	}
 	return &op{
 		name: "attention", rows: a.Rows,
 		choose: func(rows int) []*dispatch {
 			if rows <= few {
-				return decode(rows)
+				return forFew(rows)
 			}
-			return many(rows)
+			return forMany(rows)
 		},
 		traffic: func(rows int) int64 { return int64(rows) * int64(8*a.Heads*a.HeadDim+16) },
 	}, nil

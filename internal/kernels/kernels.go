@@ -90,7 +90,7 @@ func TuningFor(info gpu.Info) Tuning {
 		return Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: MaxPositions}
 	}
 	if info.BarrierFree {
-		return Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1}
+		return Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
 	return Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024}
 }

@@ -18,9 +18,8 @@ var paramsOf = map[string]any{
 	"embed": embedParams{}, "rms_norm": rmsNormParams{}, "rms_norm_serial": rmsNormParams{},
 	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{},
 	"rope": ropeParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
-	"paged_attn_prefill": attnParams{}, "paged_attn_serial": attnParams{}, "paged_attn_decode": attnDecodeParams{},
-	"paged_attn_serial_part": attnDecodeParams{},
-	"paged_attn_reduce":      reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
+	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
+	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
 	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }
@@ -270,7 +269,7 @@ func TestFaultyArguments(t *testing.T) {
 		"attention: 3 heads cannot share 2 KV heads":          attention(func(a *AttentionArgs) { a.Heads, a.KVHeads = 3, 2 }),
 		"attention: head dimension 24 is not a multiple of":   attention(func(a *AttentionArgs) { a.HeadDim = 24 }),
 		"KCache has 1024 bytes and VCache 1000, a block has":  attention(func(a *AttentionArgs) { a.VCache = f.buffer(250) }),
-		"contexts of 20000 blocks are longer than 262128 pos": attention(func(a *AttentionArgs) { a.MaxBlocks = 20000 }),
+		"contexts of 20000 blocks are longer than 262144 pos": attention(func(a *AttentionArgs) { a.MaxBlocks = 20000 }),
 		"attention: no cache of KVType(3)":                    attention(func(a *AttentionArgs) { a.KV = 3 }),
 		"KCache has 1024 bytes and VCache 1024, a block has ": attention(func(a *AttentionArgs) { a.KVHeads, a.Heads = 2, 2 }),
 	} {

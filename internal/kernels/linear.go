@@ -134,6 +134,7 @@ func (a *LinearArgs) check() error {
 	c := checker{op: "linear"}
 	c.positive("Rows", a.Rows)
 	c.weight(&a.W)
+	c.want(a.W.K <= 8*maxLoop, "K is %d, more than %d", a.W.K, 8*maxLoop)
 	c.want(a.XStride >= a.W.K && a.XStride%4 == 0, "XStride is %d, not a multiple of 4 that is at least K %d", a.XStride, a.W.K)
 	c.want(a.YOffset >= 0 && a.YOffset+a.W.Rows <= a.YStride,
 		"columns %d to %d do not fit into YStride %d", a.YOffset, a.YOffset+a.W.Rows, a.YStride)

@@ -16,9 +16,21 @@ const dummyBytes = 16
 // the one that needs most.
 func (t Tuning) ScratchBytes(s ScratchShape) int64 {
 	return max(
-		t.decodeScratch(t.decodeMost(s.Rows), s.Heads, s.HeadDim, s.MaxBlocks),
-		t.attnSerialScratch(s.Rows, s.Heads, s.HeadDim, s.MaxBlocks),
+		t.attentionScratch(s),
 		argmaxScratch(s.LogitRows, s.Limit),
 		t.topKScratch(s.LogitRows, s.Limit),
 	)
+}
+
+// attentionScratch is the part of Attention.
+func (t Tuning) attentionScratch(s ScratchShape) int64 {
+	if !t.BarrierFree {
+		parts := func(rows int) int { return t.decodeParts(rows, s.Heads, s.MaxBlocks) }
+		return splitScratch(t.decodeMost(s.Rows), s.Heads, s.HeadDim, parts)
+	}
+	_, parts := t.serialParts(s.MaxBlocks)
+	if parts == 1 {
+		return 0
+	}
+	return splitScratch(s.Rows, s.Heads, s.HeadDim, func(int) int { return parts })
 }

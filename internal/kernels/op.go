@@ -121,3 +121,11 @@ func (c *checker) weight(w *Weight) {
 	}
 	c.want(next == w.Rows, "the parts have %d rows, not %d", next, w.Rows)
 }
+
+// bit is a switch as a constant of a kernel.
+func bit(on bool) uint32 {
+	if on {
+		return 1
+	}
+	return 0
+}

@@ -12,7 +12,7 @@ const prefillQueries = 16
 func invSqrt(d int) float32 { return float32(1 / math.Sqrt(float64(d))) }
 
 // attnPrefill tiles queries.
-func (s *Set) attnPrefill(a *AttentionArgs) (*dispatch, error) {
+func (s *Set) attnPrefill(a *AttentionArgs) (func(rows int) []*dispatch, error) {
 	tile := uint32(16)
 	if a.HeadDim > 128 {
 		tile = 8 // keeps workgroup memory under 16 KiB
@@ -26,7 +26,7 @@ func (s *Set) attnPrefill(a *AttentionArgs) (*dispatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dispatch{p, group, func(rows int) [3]uint32 {
+	return always(&dispatch{p, group, func(rows int) [3]uint32 {
 		return [3]uint32{uint32(ceil(rows, prefillQueries)), uint32(a.Heads), 1}
-	}}, nil
+	}}), nil
 }

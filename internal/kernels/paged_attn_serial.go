@@ -6,97 +6,46 @@ import (
 )
 
 const (
-	attnSerialWG = 8 // invocations per workgroup of the serial attention kernels
-
-	// serialRounds bounds the rounds of all loops of one invocation together: Mesa 22 ends them, without a word, after 65,535.
-	serialRounds = 60000
+	// serialHeads is the most query heads of an invocation. More would share more loads, but compilers of software adapters
+	// unroll the loops over the sums and then take seconds.
+	serialHeads = 3
+	// serialPart is how many positions an invocation walks through at most. Twice as many of the largest heads would exceed the
+	// rounds that Mesa 22 lets all loops of an invocation have together: 65,535. It also gives threads something to share.
+	serialPart = 2048
 )
 
-// serialPart is the most positions that one invocation walks over: for each four of them it takes one round, and one for
-// each 8 elements of K and of V.
-func (t Tuning) serialPart(headDim int) int {
-	if t.SerialPart > 0 {
-		return t.SerialPart
+// serialParts is how many positions a partition of the serial attention has, and how many partitions the longest context; 1
+// needs no reduction.
+func (t Tuning) serialParts(maxBlocks int) (part, parts int) {
+	part = t.SerialPart
+	if part == 0 {
+		part = serialPart
 	}
-	part := BlockSize
-	for 2*part/4*(1+2*headDim/8) <= serialRounds {
-		part *= 2
-	}
-	return part
+	return part, ceil(maxBlocks*BlockSize, part)
 }
 
-// serialParts is the number of partitions of the longest context; 1 needs no reduction.
-func (t Tuning) serialParts(headDim, maxBlocks int) int {
-	return ceil(maxBlocks*BlockSize, t.serialPart(headDim))
-}
-
-// attnSerialScratch is the size of what the partitions of the serial kernel leave for paged_attn_reduce.
-func (t Tuning) attnSerialScratch(rows, heads, headDim, maxBlocks int) int64 {
-	parts := t.serialParts(headDim, maxBlocks)
-	if !t.BarrierFree || parts == 1 {
-		return 0
-	}
-	return 4 * int64(min(rows, decodeRows)) * int64(heads) * int64(parts) * int64(headDim+2)
-}
-
-// attnSerial has one invocation for a token and head, and where the longest context is too long for one, for each partition.
+// attnSerial has one invocation for a token, a partition of its context and some query heads. Contexts of one partition need no
+// more than that; longer ones are put together by paged_attn_reduce, with the same bits where there is one partition only.
 func (s *Set) attnSerial(a *AttentionArgs) (func(rows int) []*dispatch, error) {
-	if s.tuning.serialParts(a.HeadDim, a.MaxBlocks) > 1 {
-		return s.attnSerialParts(a)
-	}
-	p, err := s.pipeline("paged_attn_serial", nil, wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV)})
-	if err != nil {
-		return nil, err
-	}
-	group, err := s.bind(p, a.params(), a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, a.Out)
-	if err != nil {
-		return nil, err
-	}
-	return always(&dispatch{p, group, func(rows int) [3]uint32 {
-		return gpu.Grid(ceil(rows*a.Heads, attnSerialWG), 1, s.limits.MaxWorkgroupsPerDim)
-	}}), nil
-}
-
-// attnSerialParts cuts the context, decodeRows rows at a time, which bounds the scratch.
-func (s *Set) attnSerialParts(a *AttentionArgs) (func(rows int) []*dispatch, error) {
-	parts := s.tuning.serialParts(a.HeadDim, a.MaxBlocks)
-	serial, err := s.pipeline("paged_attn_serial_part", nil, wgsl.Consts{
-		"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV), "PART": uint32(s.tuning.serialPart(a.HeadDim)),
+	part, parts := s.tuning.serialParts(a.MaxBlocks)
+	group := a.Heads / a.KVHeads
+	heads := ceil(group, ceil(group, serialHeads)) // of an invocation: as few as do not take more invocations
+	units := a.KVHeads * ceil(group, heads)
+	p, err := s.pipeline("paged_attn_serial", nil, wgsl.Consts{
+		"HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV), "HEADS": uint32(heads), "SPLIT": bit(parts > 1), "PART": uint32(part),
 	})
 	if err != nil {
 		return nil, err
 	}
-	reduce, err := s.pipeline("paged_attn_reduce", nil, wgsl.Consts{"HEAD_DIM": uint32(a.HeadDim)})
+	grid := func(rows, parts int) [3]uint32 {
+		return gpu.Grid(ceil(rows*units, serialWG), parts, s.limits.MaxWorkgroupsPerDim)
+	}
+	if parts > 1 {
+		return s.attnSplit(a, a.Rows, p, func(int) int { return parts }, grid)
+	}
+	bound, err := s.bind(p, a.splitParams(1, 0, a.Rows), a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, a.Out)
 	if err != nil {
 		return nil, err
 	}
-	all := s.elementwise(a.Heads*a.HeadDim, elementWG)
-	var list []*dispatch // two for each decodeRows rows
-	for row0 := 0; row0 < a.Rows; row0 += decodeRows {
-		here := func(rows int) int { return min(decodeRows, rows-row0) }
-		list = append(list,
-			&dispatch{pipeline: serial, grid: func(rows int) [3]uint32 {
-				return gpu.Grid(ceil(here(rows)*a.Heads*parts, attnSerialWG), 1, s.limits.MaxWorkgroupsPerDim)
-			}},
-			&dispatch{pipeline: reduce, grid: func(rows int) [3]uint32 { return all(here(rows)) }})
-	}
-	s.later(s.tuning.attnSerialScratch(a.Rows, a.Heads, a.HeadDim, a.MaxBlocks), func(scratch gpu.Buffer) (err error) {
-		for i := 0; i < len(list); i += 2 {
-			row0 := uint32(i / 2 * decodeRows)
-			params := attnDecodeParams{
-				Heads: uint32(a.Heads), KVHeads: uint32(a.KVHeads), RowStride: uint32(a.RowStride), MaxBlocks: uint32(a.MaxBlocks),
-				Scale: a.Scale, Parts: uint32(parts), Row0: row0, Rows: decodeRows,
-			}
-			list[i].group, err = s.bind(serial, params, a.Step, a.Tokens, a.BlockTables, a.QKV, a.KCache, a.VCache, scratch)
-			if err != nil {
-				return err
-			}
-			reduced := reduceParams{Heads: uint32(a.Heads), Parts: uint32(parts), Row0: row0, Rows: decodeRows}
-			if list[i+1].group, err = s.bind(reduce, reduced, a.Step, scratch, a.Out); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return func(rows int) []*dispatch { return list[:2*ceil(rows, decodeRows)] }, nil
+	return always(&dispatch{p, bound, func(rows int) [3]uint32 { return grid(rows, 1) }}), nil
 }

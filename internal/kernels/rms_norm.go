@@ -19,15 +19,18 @@ type rmsNormParams struct {
 	Pad0, Pad1 uint32
 }
 
-// maxLoop is the number of rounds after which Mesa 22 cuts a loop without a word.
+// maxLoop is the number of rounds, of all its loops together, after which Mesa 22 ends the loops of an invocation without a word.
 const maxLoop = 65535
+
+// maxNorm is the largest row of rms_norm_serial, which takes a row by fours and then one by one.
+const maxNorm = maxLoop / 5 * 4
 
 // RMSNorm normalises rows by their root mean square.
 func (s *Set) RMSNorm(a RMSNormArgs) (Op, error) {
 	c := checker{op: "rms_norm"}
 	c.positive("Rows", a.Rows)
 	c.positive("Dim", a.Dim)
-	c.want(a.Dim <= maxLoop, "Dim is %d, more than %d", a.Dim, maxLoop)
+	c.want(a.Dim <= maxNorm, "Dim is %d, more than %d", a.Dim, maxNorm)
 	c.buffer("X", a.X, a.Rows*a.Dim)
 	c.buffer("Weight", a.Weight, a.Dim)
 	c.buffer("Y", a.Y, a.Rows*a.Dim)

@@ -85,21 +85,30 @@ func (b *builder) inputs() {
 	b.LogitRows = b.buffer("logit_rows", 4*int64(b.MaxLogits), gpu.UsageStorage|gpu.UsageCopyDst)
 	positions := b.Shape.MaxBlocksPerSeq * blockSize
 	b.rope = b.buffer("rope_table", ropeTableBytes(b.cfg, positions), gpu.UsageStorage|gpu.UsageCopyDst)
-	if b.err == nil {
-		b.err = b.dev.WriteBuffer(b.rope, 0, gpu.Bytes(ropeTable(b.cfg, positions)))
+	table := newRopeTable(b.cfg)
+	for from := 0; from < positions && b.err == nil; from += ropePiece {
+		rows := table.rows(from, min(from+ropePiece, positions))
+		b.err = b.dev.WriteBuffer(b.rope, int64(from)*ropeTableBytes(b.cfg, 1), gpu.Bytes(rows))
 	}
 }
+
+// ropePiece is how many positions of the rotary table are computed and written at a time: a table of 131,072 positions has
+// 64 MiB, which the Go heap need not hold.
+const ropePiece = 2048
 
 func ropeTableBytes(cfg *weights.Config, positions int) int64 {
 	return 4 * int64(positions) * int64(cfg.HeadDim)
 }
 
-// ropeTable is [positions, headDim/2] pairs (cos, sin) of position * theta^(-2i/headDim), computed in f64: WGSL's own sin and
+// ropeTable computes [positions, headDim/2] pairs (cos, sin) of position * theta^(-2i/headDim), in f64: WGSL's own sin and
 // cos are too coarse.
-func ropeTable(cfg *weights.Config, positions int) []float32 {
-	half := cfg.HeadDim / 2
-	table := make([]float32, 0, 2*positions*half)
-	freqs := make([]float64, half)
+type ropeTable struct {
+	freqs []float64 // [headDim/2]
+	buf   []float32
+}
+
+func newRopeTable(cfg *weights.Config) *ropeTable {
+	freqs := make([]float64, cfg.HeadDim/2)
 	for i := range freqs {
 		// transformers computes these frequencies, and the angles, in f32; so must whoever wants its results at high positions.
 		power := float32(math.Pow(cfg.RopeTheta, float64(float32(2*i)/float32(cfg.HeadDim))))
@@ -109,13 +118,19 @@ func ropeTable(cfg *weights.Config, positions int) []float32 {
 		}
 		freqs[i] = float64(freq)
 	}
-	for p := range positions {
-		for _, f := range freqs {
+	return &ropeTable{freqs: freqs}
+}
+
+// rows is the rows of the positions from..to-1, valid until the next call.
+func (t *ropeTable) rows(from, to int) []float32 {
+	t.buf = t.buf[:0]
+	for p := from; p < to; p++ {
+		for _, f := range t.freqs {
 			sin, cos := math.Sincos(float64(float32(float64(p) * f)))
-			table = append(table, float32(cos), float32(sin))
+			t.buf = append(t.buf, float32(cos), float32(sin))
 		}
 	}
-	return table
+	return t.buf
 }
 
 // roundBF16 rounds to the nearest bf16, ties to even.

@@ -35,7 +35,7 @@ type PagedAttnDecodeArgs struct {
 	PagedAttnArgs           // without Out
 	Parts         int       // partitions of the context
 	Part          int       // tokens of a partition
-	Partial       []float32 // [M, H, Parts, D+2]: D sums not yet divided, the largest score, the sum of exponentials
+	Partial       []float32 // [M, H, Parts, D+4]: D sums not yet divided, the largest score, the sum of exponentials, two unused
 }
 
 // PagedAttnDecode computes, for the tokens lo..hi-1 and all heads, the share of each partition of the context.
@@ -51,7 +51,7 @@ func PagedAttnDecode(a *PagedAttnDecodeArgs, lo, hi int) {
 		for h := range a.Heads {
 			for p := range a.Parts {
 				sums, largest, total := a.attend(m, h, a.positions(m, p, a.Parts, a.Part))
-				partial := a.Partial[((m*a.Heads+h)*a.Parts+p)*(d+2):][:d+2]
+				partial := a.Partial[((m*a.Heads+h)*a.Parts+p)*(d+4):][:d+4]
 				for i, v := range sums {
 					partial[i] = float32(v)
 				}
@@ -114,7 +114,7 @@ type PagedAttnReduceArgs struct {
 	Heads   int // H
 	Parts   int
 	HeadDim int       // D
-	Partial []float32 // [M, H, Parts, D+2], see PagedAttnDecodeArgs
+	Partial []float32 // [M, H, Parts, D+4], see PagedAttnDecodeArgs
 	Out     []float32 // [M, H, D]
 }
 
@@ -124,7 +124,7 @@ func PagedAttnReduce(a *PagedAttnReduceArgs, lo, hi int) {
 	d := a.HeadDim
 	for mh := lo * a.Heads; mh < hi*a.Heads; mh++ {
 		part := func(p int) (sums []float32, largest, total float64) {
-			x := a.Partial[(mh*a.Parts+p)*(d+2):][:d+2]
+			x := a.Partial[(mh*a.Parts+p)*(d+4):][:d+4]
 			return x[:d], float64(x[d]), float64(x[d+1])
 		}
 		best := math.Inf(-1)

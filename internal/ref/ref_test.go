@@ -340,7 +340,7 @@ func TestPagedAttn(t *testing.T) {
 
 			for _, p := range []struct{ parts, part int }{{1, 64}, {3, 8}, {5, 32}, {2, 1}} {
 				clear(a.Out)
-				partial := make([]float32, m*c.heads*p.parts*(c.d+2))
+				partial := make([]float32, m*c.heads*p.parts*(c.d+4))
 				PagedAttnDecode(&PagedAttnDecodeArgs{PagedAttnArgs: *a, Parts: p.parts, Part: p.part, Partial: partial}, 0, m)
 				r := PagedAttnReduceArgs{Heads: c.heads, Parts: p.parts, HeadDim: c.d, Partial: partial, Out: a.Out}
 				PagedAttnReduce(&r, 0, 2)
@@ -384,7 +384,7 @@ func TestPagedAttnDecodePartial(t *testing.T) {
 	k.store(1, one(2))
 	v.store(0, one(3))
 	v.store(1, one(5))
-	partial := slices.Repeat([]float32{9}, 2*18)
+	partial := slices.Repeat([]float32{9}, 2*20)
 	PagedAttnDecode(&PagedAttnDecodeArgs{
 		PagedAttnArgs: PagedAttnArgs{
 			Tokens: []Token{{Position: 1}}, BlockTables: []uint32{0}, MaxBlocks: 1, Heads: 1, RowStride: 16, Scale: 0.5,
@@ -392,9 +392,10 @@ func TestPagedAttnDecodePartial(t *testing.T) {
 		},
 		Parts: 2, Part: 2, Partial: partial,
 	}, 0, 1)
-	want := make([]float64, 36)
+	want := make([]float64, 40)
 	want[0], want[16], want[17] = 3.0/3+5, math.Log(3), 1.0/3+1
-	want[34] = -math.MaxFloat32 // the second partition sees nothing
+	want[36] = -math.MaxFloat32                         // the second partition sees nothing
+	want[18], want[19], want[38], want[39] = 9, 9, 9, 9 // unused
 	near(t, "partial", partial, want, 1e-6)
 }
 

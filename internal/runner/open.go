@@ -24,7 +24,8 @@ type Config struct {
 	MaxSeqs     int   // in one step
 	NumTokens   int   // ids from here on are never picked
 
-	// Deterministic makes the results for a row independent of the step that it is computed in, bit for bit.
+	// Deterministic makes the logits of a row the same to the bit whatever else is in the step, however its sequence was cut
+	// into chunks, and whether its keys and values were computed now or before. See kernels.Tuning.
 	Deterministic bool
 
 	Progress func(phase string, done, total int64, name string)
@@ -87,6 +88,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	if r.fwd, err = model.NewForward(dev, r.set, r.cfg, r.weights, r.cache, shape); err != nil {
 		return nil, memoryError("scratch", r.desc.ScratchBytes, err)
 	}
+	r.in = newInputs(r.limits, r.fwd.MaxBlocksPerSeq)
 	err = r.set.Compile(ctx, func(done, total int) { c.Progress("compile", int64(done), int64(total), "") })
 	if err != nil {
 		return nil, err
@@ -147,7 +149,7 @@ func (r *Runner) allocate(c *Config) (err error) {
 	if err := r.openTop(c.MaxLogits); err != nil {
 		return err
 	}
-	r.ids, r.out = make([]int32, c.MaxLogits), make([]float32, c.MaxLogits*r.cfg.VocabSize)
+	r.ids = make([]int32, c.MaxLogits)
 	r.desc.Parameters, r.desc.Formats, r.desc.WeightBytes = r.weights.Parameters, r.weights.Formats(), r.weights.Bytes
 	r.desc.KVBytes = int64(r.limits.NumBlocks) * blockBytes
 	return nil

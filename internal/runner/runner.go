@@ -1,11 +1,10 @@
 // Package runner executes plans: it turns a plan of the scheduler into the numbers that the kernels read, submits recorded
-// programs and reads back tokens or logits. A step writes a few hundred bytes, makes one submission and one read-back;
-// it allocates nothing on the device.
+// programs and reads back tokens or logits. A step writes a few hundred bytes, makes one submission and one read-back. It
+// allocates nothing, neither on the device nor in Go, but when it is the first of its size.
 package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -56,10 +55,11 @@ type Runner struct {
 	trunks              map[int]gpu.Program
 	heads               map[headKey]gpu.Program
 
-	in  inputs
-	top top
-	ids []int32
-	out []float32
+	in     inputs
+	top    top
+	ids    []int32
+	out    []float32      // grows to the largest step that wanted logits
+	submit [2]gpu.Program // of the step under way
 }
 
 type headKey struct {
@@ -105,13 +105,18 @@ func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, er
 	}
 	if want == WantNothing {
 		// Nothing is read, but the wait keeps at most one step in flight and brings errors home to their step.
-		return Result{}, errors.Join(r.dev.Submit(trunk), r.dev.Wait(ctx))
+		r.submit[0] = trunk
+		if err := r.dev.Submit(r.submit[:1]...); err != nil {
+			return Result{}, err
+		}
+		return Result{}, r.dev.Wait(ctx)
 	}
 	head, err := r.head(headKey{bucket(p.NumLogits, r.limits.MaxLogits), want})
 	if err != nil {
 		return Result{}, err
 	}
-	if err := r.dev.Submit(trunk, head); err != nil {
+	r.submit = [2]gpu.Program{trunk, head}
+	if err := r.dev.Submit(r.submit[:]...); err != nil {
 		return Result{}, err
 	}
 	if want == WantIDs {
@@ -122,13 +127,28 @@ func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, er
 		rows, err := r.readTop(ctx, p.NumLogits)
 		return Result{Top: rows}, err
 	}
-	out := r.out[:p.NumLogits*r.cfg.VocabSize]
+	out := r.hostLogits(p.NumLogits)
 	return Result{Logits: out, Vocab: r.cfg.VocabSize}, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
 }
 
-// bucket is the power of two that a step of n rows is rounded up to, but not beyond most: programs are recorded for
-// buckets, and kernels read the true number from the step buffer.
-func bucket(n, most int) int { return min(1<<bits.Len(uint(n-1)), most) }
+// hostLogits is memory for rows rows of logits.
+func (r *Runner) hostLogits(rows int) []float32 {
+	if n := bucket(rows, r.limits.MaxLogits) * r.cfg.VocabSize; n > len(r.out) {
+		r.out = make([]float32, n)
+	}
+	return r.out[:rows*r.cfg.VocabSize]
+}
+
+// bucket is what a step of n rows is rounded up to, but not beyond most: programs are recorded for buckets, and kernels
+// read the true number from the step buffer. Up to 16 rows it is exact, for a few rows more are many times more; then
+// it goes in quarters of a power of two: 20, 24, 28, 32, 40, ..
+func bucket(n, most int) int {
+	if n > 16 {
+		step := 1 << (bits.Len(uint(n-1)) - 3)
+		n = (n + step - 1) / step * step
+	}
+	return min(n, most)
+}
 
 // trunk gives the program from token ids to hidden states for a bucket of rows.
 func (r *Runner) trunk(rows int) (gpu.Program, error) {

@@ -122,6 +122,6 @@ func (r *Runner) ReadLogits(ctx context.Context, row int) ([]float32, error) {
 	if err := r.dev.Submit(p); err != nil {
 		return nil, err
 	}
-	out := r.out[:r.cfg.VocabSize]
+	out := r.hostLogits(1)
 	return out, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
 }

@@ -47,7 +47,7 @@ func newDecoder(l *lab, s shape, f quant.Format, rows, context int) *decoder {
 	x, norm, qkv := buffer(rows*s.hidden), buffer(rows*s.hidden), buffer(rows*qkvDim)
 	attn, gateUp, act := buffer(rows*s.heads*s.headDim), buffer(rows*2*s.inter), buffer(rows*s.inter)
 	last, logits, partial, ids := buffer(s.hidden), buffer(s.vocab), buffer(2*64), buffer(4)
-	c := map[string]uint32{"WEIGHT": uint32(f.Kind), "GROUP": uint32(f.Group), "HEAD_DIM": uint32(s.headDim), "KV_TYPE": 1}
+	c := map[string]uint32{"WEIGHT": uint32(f.Kind), "GROUP": uint32(f.Group), "HEAD_DIM": uint32(s.headDim), "KV_TYPE": 1, "SPLIT": 0}
 	params := func(values ...int) gpu.Buffer {
 		words := make([]uint32, 8)
 		for i, v := range values {

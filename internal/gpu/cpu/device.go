@@ -10,7 +10,8 @@
 //	TOKENS    matmul_serial: the tokens of an invocation, which say what part a shared dispatch has
 //	HEAD_DIM  rope, kv_store, paged_attn_*: the dimension of a head
 //	KV_TYPE   kv_store, paged_attn_*: what the KV cache holds, a quant.KVType
-//	PART      paged_attn_decode: tokens of a partition
+//	PART      paged_attn_decode and paged_attn_serial: tokens of a partition
+//	SPLIT     paged_attn_serial: 1 when it writes partitions
 package cpu
 
 import (

@@ -190,7 +190,7 @@ func TestAttention(t *testing.T) {
 	for _, f16 := range []uint32{0, 1} {
 		l := open(t, Options{})
 		const d = 16
-		c := map[string]uint32{"HEAD_DIM": d, "KV_TYPE": f16, "PART": 1}
+		c := map[string]uint32{"HEAD_DIM": d, "KV_TYPE": f16, "PART": 1, "SPLIT": 0}
 		step := l.step(2)
 		// Two tokens of sequence 1, whose only block is block 2 of the cache.
 		tokens := l.words(storage, 0, 0, 32, 1, 0, 1, 33, 1)
@@ -210,7 +210,7 @@ func TestAttention(t *testing.T) {
 		words := 3 * 16 * d / (1 + int(f16))
 		k, v := l.words(storage, make([]uint32, words)...), l.words(storage, make([]uint32, words)...)
 		out, combined := l.floats(make([]float32, 2*2*d)...), l.floats(make([]float32, 2*2*d)...)
-		partial := l.floats(make([]float32, 2*2*3*(d+2))...)
+		partial := l.floats(make([]float32, 2*2*3*(d+4))...)
 		scale := bits(0.25)
 		err := l.run(
 			l.dispatch("rope", c, l.words(uniform, 3, 4*d, 0, 0), step, tokens, table, qkv),
@@ -393,7 +393,7 @@ func TestFaults(t *testing.T) {
 	l := open(t, Options{})
 	none := l.words(storage, 0, 0, 0, 0)
 	x, y := l.floats(make([]float32, 64)...), l.floats(make([]float32, 64)...)
-	c := map[string]uint32{"HEAD_DIM": 16, "KV_TYPE": 0}
+	c := map[string]uint32{"HEAD_DIM": 16, "KV_TYPE": 0, "SPLIT": 0}
 	token := func(words ...uint32) gpu.Buffer { return l.words(storage, words...) }
 	huge := l.words(uniform, 1<<30, 1<<30, 1<<30, 1<<30, 1<<30, 0, 0, 0)
 	for name, k := range map[string]struct {

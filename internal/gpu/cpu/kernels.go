@@ -52,27 +52,26 @@ func layout(reads, writes int) []gpu.BindingKind {
 // kernels are all that there are, by the names of the WGSL files. Kernels that compute the same in another manner share
 // a function.
 var kernels = map[string]kernel{
-	"embed":                  {layout(3, 1), embed},
-	"rms_norm":               {layout(2, 1), rmsNorm},
-	"rms_norm_serial":        {layout(2, 1), rmsNorm},
-	"matvec":                 {layout(4, 1), matmul},
-	"matmul":                 {layout(4, 1), matmul},
-	"matmul_serial":          {layout(4, 1), matmulSerial},
-	"rope":                   {layout(2, 1), rope},
-	"kv_store":               {layout(2, 2), kvStore},
-	"kv_store_i8":            {layout(2, 2), kvStoreI8},
-	"paged_attn_prefill":     {layout(5, 1), pagedAttn},
-	"paged_attn_serial":      {layout(5, 1), pagedAttn},
-	"paged_attn_decode":      {layout(5, 1), pagedAttnDecode},
-	"paged_attn_serial_part": {layout(5, 1), pagedAttnDecode},
-	"paged_attn_reduce":      {layout(1, 1), pagedAttnReduce},
-	"silu_mul":               {layout(1, 1), siluMul},
-	"gather_rows":            {layout(2, 1), gatherRows},
-	"argmax_partial":         {layout(1, 1), argmaxPartial},
-	"argmax_reduce":          {layout(1, 1), argmaxReduce},
-	"topk_partial":           {layout(2, 1), topKPartial},
-	"topk_reduce":            {layout(3, 2), topKReduce},
-	"topk_reduce_serial":     {layout(2, 3), topKReduce},
+	"embed":              {layout(3, 1), embed},
+	"rms_norm":           {layout(2, 1), rmsNorm},
+	"rms_norm_serial":    {layout(2, 1), rmsNorm},
+	"matvec":             {layout(4, 1), matmul},
+	"matmul":             {layout(4, 1), matmul},
+	"matmul_serial":      {layout(4, 1), matmulSerial},
+	"rope":               {layout(2, 1), rope},
+	"kv_store":           {layout(2, 2), kvStore},
+	"kv_store_i8":        {layout(2, 2), kvStoreI8},
+	"paged_attn_prefill": {layout(5, 1), pagedAttn},
+	"paged_attn_serial":  {layout(5, 1), pagedAttnSerial},
+	"paged_attn_decode":  {layout(5, 1), pagedAttnDecode},
+	"paged_attn_reduce":  {layout(1, 1), pagedAttnReduce},
+	"silu_mul":           {layout(1, 1), siluMul},
+	"gather_rows":        {layout(2, 1), gatherRows},
+	"argmax_partial":     {layout(1, 1), argmaxPartial},
+	"argmax_reduce":      {layout(1, 1), argmaxReduce},
+	"topk_partial":       {layout(2, 1), topKPartial},
+	"topk_reduce":        {layout(3, 2), topKReduce},
+	"topk_reduce_serial": {layout(2, 3), topKReduce},
 }
 
 func embed(c consts) ([]phase, error) {
@@ -272,6 +271,18 @@ func pagedAttn(c consts) ([]phase, error) {
 	}}, err
 }
 
+// pagedAttnSerial writes results or, where contexts are split, partitions like those of paged_attn_decode.
+func pagedAttnSerial(c consts) ([]phase, error) {
+	split, err := c.get("SPLIT")
+	if err != nil {
+		return nil, err
+	}
+	if split == 1 {
+		return pagedAttnDecode(c)
+	}
+	return pagedAttn(c)
+}
+
 func pagedAttnDecode(c consts) ([]phase, error) {
 	var a ref.PagedAttnDecodeArgs
 	part, err := c.get("PART")
@@ -286,7 +297,7 @@ func pagedAttnDecode(c consts) ([]phase, error) {
 		attnArgs(v, &a.PagedAttnArgs)
 		a.Parts = v.count(5, "parts")
 		row0, rows := v.part(6, 7)
-		a.Partial = v.floats(7, "partial", rows*a.Heads*a.Parts*(a.K.HeadDim+2))
+		a.Partial = v.floats(7, "partial", rows*a.Heads*a.Parts*(a.K.HeadDim+4))
 		if v.err == nil {
 			a.Tokens, a.QKV = a.Tokens[row0:row0+rows], a.QKV[row0*a.RowStride:]
 		}
@@ -304,7 +315,7 @@ func pagedAttnReduce(c consts) ([]phase, error) {
 			v.fail("no parts")
 		}
 		row0, rows := v.part(2, 3)
-		a.Partial = v.floats(2, "partial", rows*a.Heads*a.Parts*(a.HeadDim+2))
+		a.Partial = v.floats(2, "partial", rows*a.Heads*a.Parts*(a.HeadDim+4))
 		a.Out = v.floats(3, "out", v.rows*a.Heads*a.HeadDim)
 		if v.err == nil {
 			a.Out = a.Out[row0*a.Heads*a.HeadDim:]
