@@ -57,12 +57,15 @@ func (l *loop) execute(plan *sched.Plan) (runner.Result, error) {
 		}
 		j := l.jobs[c.Seq]
 		draw, ok := j.sampler.Draw(runner.TopK)
+		found := ok && l.topOnDevice // as much as the sampler needs
 		switch {
-		case j.seesLogits(), !j.sampler.Greedy() && !(ok && l.topOnDevice):
+		case j.seesLogits():
 			want = runner.WantLogits
 		case want == runner.WantLogits:
-		case !j.sampler.Greedy():
+		case !j.sampler.Greedy() && found:
 			want = runner.WantTop
+		case !j.sampler.Greedy():
+			want = runner.WantLogits
 		case want == runner.WantNothing:
 			want = runner.WantIDs
 		}
