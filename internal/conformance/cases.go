@@ -97,6 +97,7 @@ var (
 	serialMatmul = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
 	serialParts  = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
 	serialBoth   = kernels.Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
+	uniform      = kernels.Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
 	onePipeline  = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 )
 
@@ -138,7 +139,8 @@ func Cases(level Level) []Case {
 		many := func(b *bench) error { return linearCase(b, f, manyRows) }
 		add("matvec/"+f.String(), &forceMatvec, few)
 		add("matmul_serial_1/"+f.String(), &serialMatvec, few)
-		add("matmul_serial_1_4/"+f.String(), &serialBoth, few)
+		add("matmul_uniform/"+f.String(), &uniform, few)
+		add("matmul_uniform_many/"+f.String(), &uniform, many)
 		add("matmul/"+f.String(), &forceMatmul, many)
 		add("matmul_serial/"+f.String(), &serialMatmul, few)
 	}
@@ -169,7 +171,7 @@ func Cases(level Level) []Case {
 	for _, t := range []struct {
 		name   string
 		tuning *kernels.Tuning
-	}{{"deterministic", &onePipeline}, {"deterministic_serial", &serialBoth}} {
+	}{{"deterministic", &onePipeline}, {"deterministic_serial", &serialBoth}, {"deterministic_uniform", &uniform}} {
 		for _, f := range quant.Formats() {
 			add(t.name+"/linear/"+f.String(), t.tuning, func(b *bench) error { return sameLinear(b, f) })
 		}
