@@ -95,7 +95,7 @@ func TuningFor(info gpu.Info) Tuning {
 	if info.BarrierFree {
 		return Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024}
+	return Tuning{MatmulRows: 17, PrefillRows: 65, Workgroups: 1024}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.

@@ -96,7 +96,7 @@ func TestLinearChoosesByRows(t *testing.T) {
 		want   map[int]string // kernel and tokens per workgroup by bucket
 	}{
 		{TuningFor(gpu.Info{}), map[int]string{
-			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 8: "matvec f32 ROWS_M=4 WIDE=0", 9: "matmul f32",
+			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 16: "matvec f32 ROWS_M=4 WIDE=0", 17: "matmul f32",
 			64: "matmul f32",
 		}},
 		{TuningFor(gpu.Info{BarrierFree: true}), map[int]string{
