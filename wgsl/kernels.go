@@ -81,7 +81,7 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "matmul_uniform", Bindings: bindings("x?", "w", "scales", "bias", "y!"),
-			Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE", "X_VECS"}, Libs: serial, Weights: true, Serial: true, Ref: "Matmul",
+			Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE"}, Libs: serial, Weights: true, Serial: true, Ref: "Matmul",
 		},
 		{
 			Name: "rope", Bindings: bindings("tokens", "table", "qkv!"),

@@ -23,7 +23,6 @@ const WG: u32 = 8u;     // invocations per workgroup
 const TOKENS: u32 = 1u; // tokens per invocation: 1, 4 or 8
 const FOURS: u32 = 2u;  // rows per invocation, in fours: 2 or 4
 const WIDE: u32 = 0u;   // 1: 32 weights at a time; K is a multiple of 32, and so is GROUP
-const X_VECS: u32 = 4096u; // vectors that x shows
 
 struct Params {
   k: u32,        // K, elements, a multiple of 8
@@ -42,6 +41,8 @@ struct Step {
   pad1: u32,
   pad2: u32,
 }
+
+const X_VECS: u32 = 4096u; // vectors that x shows: 64 KiB, which every device can bind as a uniform
 
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;

@@ -139,8 +139,9 @@ func Cases(level Level) []Case {
 		many := func(b *bench) error { return linearCase(b, f, manyRows) }
 		add("matvec/"+f.String(), &forceMatvec, few)
 		add("matmul_serial_1/"+f.String(), &serialMatvec, few)
-		add("matmul_uniform/"+f.String(), &uniform, few)
-		add("matmul_uniform_many/"+f.String(), &uniform, many)
+		add("matmul_uniform/"+f.String(), &uniform, func(b *bench) error {
+			return linearCase(b, f, slices.Concat(fewRows, manyRows))
+		})
 		add("matmul/"+f.String(), &forceMatmul, many)
 		add("matmul_serial/"+f.String(), &serialMatmul, few)
 	}
@@ -171,7 +172,7 @@ func Cases(level Level) []Case {
 	for _, t := range []struct {
 		name   string
 		tuning *kernels.Tuning
-	}{{"deterministic", &onePipeline}, {"deterministic_serial", &serialBoth}, {"deterministic_uniform", &uniform}} {
+	}{{"deterministic", &onePipeline}, {"deterministic_serial", &serialBoth}} {
 		for _, f := range quant.Formats() {
 			add(t.name+"/linear/"+f.String(), t.tuning, func(b *bench) error { return sameLinear(b, f) })
 		}
@@ -179,6 +180,9 @@ func Cases(level Level) []Case {
 			add(t.name+"/attention/"+kv.String(), t.tuning, func(b *bench) error { return sameAttention(b, kv, 64) })
 		}
 		add(t.name+"/rms_norm", t.tuning, sameNorm)
+	}
+	for _, f := range []quant.Format{{Kind: quant.F16}, {Kind: quant.Q8, Group: 32}, {Kind: quant.Q4, Group: 32}} { // slow to compile in browsers
+		add("deterministic_uniform/linear/"+f.String(), &uniform, func(b *bench) error { return sameLinear(b, f) })
 	}
 	return list
 }

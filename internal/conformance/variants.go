@@ -52,7 +52,7 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 	case "matmul_uniform":
 		var list []wgsl.Consts
 		for _, tokens := range []uint32{1, 4, 8} {
-			c := wgsl.Consts{"TOKENS": tokens, "FOURS": 4, "WIDE": 0, "X_VECS": 4000}
+			c := wgsl.Consts{"TOKENS": tokens, "FOURS": 4, "WIDE": 0}
 			if tokens == 1 {
 				c["FOURS"] = 2
 			}

@@ -93,7 +93,9 @@ func TuningFor(info gpu.Info) Tuning {
 		return Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: MaxPositions}
 	}
 	if info.BarrierFree {
-		return Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
+		// Measured on llvmpipe only; SwiftShader takes seconds to compile eight tokens at a time.
+		uniform := info.Vendor == "mesa"
+		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
 	return Tuning{MatmulRows: 17, PrefillRows: 65, Workgroups: 1024}
 }

@@ -23,10 +23,11 @@ func uniformRows(k int) int {
 	return rows
 }
 
-// InputRows is how many rows of k elements a buffer needs to be the X of Linear for rows rows with LinearArgs.UniformX.
+// InputRows is how many rows of k elements a buffer needs to be the X of Linear for rows rows with LinearArgs.UniformX: each
+// binding shows 64 KiB, also where the rows end before.
 func InputRows(rows, k int) int {
 	if n := uniformRows(k); n > 0 {
-		return ceil(rows, n) * n
+		return (rows-1)/n*n + ceil(4*uniformVecs, k)
 	}
 	return rows
 }
@@ -83,9 +84,7 @@ func (s *Set) matmulUniform(a *LinearArgs) (func(rows int) []*dispatch, error) {
 				continue
 			}
 			for _, part := range a.W.Parts {
-				consts := serialConsts(st.tokens, part.Format, a.W.K)
-				consts["X_VECS"] = uint32(chunk * a.W.K / 4)
-				p, err := s.pipeline("matmul_uniform", &part.Format, consts)
+				p, err := s.pipeline("matmul_uniform", &part.Format, serialConsts(st.tokens, part.Format, a.W.K))
 				if err != nil {
 					return nil, err
 				}
@@ -95,7 +94,7 @@ func (s *Set) matmulUniform(a *LinearArgs) (func(rows int) []*dispatch, error) {
 					K: l.K, N: l.N, Rows: uint32(st.rows), YStride: l.YStride, YOffset: l.YOffset, Flags: l.Flags,
 					Row0: uint32(st.row0), XRow0: uint32(xRow0),
 				}
-				x := gpu.Binding{Buffer: a.X, Offset: 4 * int64(xRow0) * int64(a.W.K), Size: 4 * int64(chunk) * int64(a.W.K)}
+				x := gpu.Binding{Buffer: a.X, Offset: 4 * int64(xRow0) * int64(a.W.K), Size: 16 * uniformVecs}
 				group, err := s.bindRanges(p, params, a.Step, x, gpu.Binding{Buffer: part.Data}, gpu.Binding{Buffer: part.Scales},
 					gpu.Binding{Buffer: a.Bias}, gpu.Binding{Buffer: a.Y})
 				if err != nil {
