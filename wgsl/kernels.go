@@ -34,18 +34,21 @@ func WeightLib(kind string) string { return "lib_weight_" + kind }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_dot", "lib_kv", "lib_topk", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
+		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_topk", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
 	}
 }
 
 // bindings lists params and step, which every kernel has first, then inputs, then outputs. A name that ends in "!" is
-// written.
+// written, one that ends in "?" is a uniform.
 func bindings(names ...string) []Binding {
 	list := []Binding{{"p", Uniform}, {"step", Uniform}}
 	for _, name := range names {
-		if n := len(name) - 1; name[n] == '!' {
+		switch n := len(name) - 1; name[n] {
+		case '!':
 			list = append(list, Binding{name[:n], ReadWrite})
-		} else {
+		case '?':
+			list = append(list, Binding{name[:n], Uniform})
+		default:
 			list = append(list, Binding{name, Read})
 		}
 	}
@@ -56,7 +59,7 @@ func bindings(names ...string) []Binding {
 func Kernels() []Kernel {
 	linear := bindings("x", "w", "scales", "bias", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
-	dot, kv, topk := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}
+	dot, kv, topk, serial := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}, []string{"lib_matmul_serial"}
 	return []Kernel{
 		{
 			Name: "embed", Bindings: bindings("tokens", "w", "scales", "x!"),
@@ -74,7 +77,11 @@ func Kernels() []Kernel {
 		{Name: "matmul", Bindings: linear, Weights: true, Ref: "Matmul"},
 		{
 			Name: "matmul_serial", Bindings: linear, Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE"},
-			Weights: true, Serial: true, Ref: "Matmul",
+			Libs: serial, Weights: true, Serial: true, Ref: "Matmul",
+		},
+		{
+			Name: "matmul_uniform", Bindings: bindings("x?", "w", "scales", "bias", "y!"),
+			Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE"}, Libs: serial, Weights: true, Serial: true, Ref: "Matmul",
 		},
 		{
 			Name: "rope", Bindings: bindings("tokens", "table", "qkv!"),

@@ -84,6 +84,7 @@ fn matvec(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: ve
   let x1 = min(m + 1u, last) * p.x_stride / 4u;
   let x2 = min(m + 2u, last) * p.x_stride / 4u;
   let x3 = min(m + 3u, last) * p.x_stride / 4u;
+  let several = ROWS_M > 1u && m < last; // the same for the whole workgroup: a token alone need not pay for four
 
   var acc = vec4<f32>(0.0); // one sum for each token
   if (WIDE == 1u) {
@@ -93,7 +94,7 @@ fn matvec(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: ve
       let s = weight_scale(4u * b);
       let q = weight_quad(b, s.y);
       acc.x += s.x * dot_quad(q, x0 + 8u * i);
-      if (ROWS_M > 1u) {
+      if (several) {
         acc.y += s.x * dot_quad(q, x1 + 8u * i);
         acc.z += s.x * dot_quad(q, x2 + 8u * i);
         acc.w += s.x * dot_quad(q, x3 + 8u * i);
@@ -106,7 +107,7 @@ fn matvec(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: ve
       let s = weight_scale(o);
       let q = weight_octet(o, s.y);
       acc.x += s.x * dot_octet(q, x0 + 2u * i);
-      if (ROWS_M > 1u) {
+      if (several) {
         acc.y += s.x * dot_octet(q, x1 + 2u * i);
         acc.z += s.x * dot_octet(q, x2 + 2u * i);
         acc.w += s.x * dot_octet(q, x3 + 2u * i);

@@ -97,6 +97,7 @@ var (
 	serialMatmul = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
 	serialParts  = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
 	serialBoth   = kernels.Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
+	uniform      = kernels.Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
 	onePipeline  = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 )
 
@@ -138,7 +139,9 @@ func Cases(level Level) []Case {
 		many := func(b *bench) error { return linearCase(b, f, manyRows) }
 		add("matvec/"+f.String(), &forceMatvec, few)
 		add("matmul_serial_1/"+f.String(), &serialMatvec, few)
-		add("matmul_serial_1_4/"+f.String(), &serialBoth, few)
+		add("matmul_uniform/"+f.String(), &uniform, func(b *bench) error {
+			return linearCase(b, f, slices.Concat(fewRows, manyRows))
+		})
 		add("matmul/"+f.String(), &forceMatmul, many)
 		add("matmul_serial/"+f.String(), &serialMatmul, few)
 	}
@@ -177,6 +180,9 @@ func Cases(level Level) []Case {
 			add(t.name+"/attention/"+kv.String(), t.tuning, func(b *bench) error { return sameAttention(b, kv, 64) })
 		}
 		add(t.name+"/rms_norm", t.tuning, sameNorm)
+	}
+	for _, f := range []quant.Format{{Kind: quant.F16}, {Kind: quant.Q8, Group: 32}, {Kind: quant.Q4, Group: 32}} { // slow to compile in browsers
+		add("deterministic_uniform/linear/"+f.String(), &uniform, func(b *bench) error { return sameLinear(b, f) })
 	}
 	return list
 }

@@ -67,7 +67,7 @@ func sameLinear(b *bench, f quant.Format) error {
 			xs := pick(x, rows, k)
 			ref.Matmul(&ref.MatmulArgs{M: m, X: xs, XStride: k, W: w, Bias: bias, Y: want, YStride: n, Add: true}, 0, n)
 			return b.set.Linear(kernels.LinearArgs{
-				Rows: m, X: b.inputFloats(xs), W: weight, Bias: biasBuf, Add: true, Y: b.outputFloats("linear y", summed, y, want), Step: b.step(m),
+				Rows: m, X: b.linearInput(xs, m, k), UniformX: true, W: weight, Bias: biasBuf, Add: true, Y: b.outputFloats("linear y", summed, y, want), Step: b.step(m),
 			})
 		})
 		if err != nil {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/ref"
@@ -80,6 +81,12 @@ func linearMixedParts(b *bench) error {
 	return nil
 }
 
+// linearInput makes a buffer that Linear may also read as a uniform: as large as it needs to be for that, with NaN after x.
+func (b *bench) linearInput(x []float32, rows, k int) gpu.Buffer {
+	x = append(x[:len(x):len(x)], poisonedFloats(max(0, kernels.InputRows(rows, k)*k-len(x)))...)
+	return b.buffer("input", bitsOf(x), gpu.UsageStorage|gpu.UsageUniform)
+}
+
 // linear adds one layer.
 func linear(b *bench, s linearShape, parts ...ref.Matrix) error {
 	xStride, yStride := s.k+s.xSurplus, s.offset+s.n+s.surplus
@@ -95,7 +102,7 @@ func linear(b *bench, s linearShape, parts ...ref.Matrix) error {
 	}
 	want := append([]float32(nil), before...)
 	args := kernels.LinearArgs{
-		Rows: s.bucket, X: b.inputFloats(x), XStride: xStride, W: b.upload(parts...),
+		Rows: s.bucket, X: b.linearInput(x, s.bucket, s.k), XStride: xStride, UniformX: true, W: b.upload(parts...),
 		YStride: yStride, YOffset: s.offset, Add: s.add, Step: b.step(s.rows),
 	}
 	var bias []float32

@@ -49,6 +49,21 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			list = append(list, wgsl.Consts{"ROWS_M": 1, "WIDE": 1}, wgsl.Consts{"ROWS_M": 4, "WIDE": 1})
 		}
 		return list
+	case "matmul_uniform":
+		var list []wgsl.Consts
+		for _, tokens := range []uint32{1, 4, 8} {
+			c := wgsl.Consts{"TOKENS": tokens, "FOURS": 4, "WIDE": 0}
+			if tokens == 1 {
+				c["FOURS"] = 2
+			}
+			list = append(list, c)
+			if f.Group%32 == 0 {
+				c = maps.Clone(c)
+				c["WIDE"] = 1
+				list = append(list, c)
+			}
+		}
+		return list
 	case "matmul_serial":
 		list := []wgsl.Consts{{"TOKENS": 1, "FOURS": 2, "WIDE": 0}, {"TOKENS": 4, "FOURS": 4, "WIDE": 0}}
 		if f.Group%32 == 0 {

@@ -66,6 +66,9 @@ type Part struct {
 type Tuning struct {
 	// BarrierFree takes the _serial variants.
 	BarrierFree bool
+	// UniformX has Linear read its inputs as a uniform where LinearArgs allow; it goes with BarrierFree, and MatmulRows says
+	// nothing then.
+	UniformX bool
 	// MatmulRows is the least number of rows for which Linear takes the kernel for many instead of that for few.
 	MatmulRows int
 	// PrefillRows is the least number of rows for which Attention takes the prefill kernel. The serial kernel serves both.
@@ -90,9 +93,11 @@ func TuningFor(info gpu.Info) Tuning {
 		return Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: MaxPositions}
 	}
 	if info.BarrierFree {
-		return Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
+		// Measured on llvmpipe only; SwiftShader takes seconds to compile eight tokens at a time.
+		uniform := info.Vendor == "mesa"
+		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024}
+	return Tuning{MatmulRows: 17, PrefillRows: 65, Workgroups: 1024}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.
@@ -118,7 +123,7 @@ type Set struct {
 // The arena of Params: slots of 256 bytes, the alignment that every device accepts.
 const (
 	slotBytes     = 256
-	slotsPerArena = 64
+	slotsPerArena = 512
 )
 
 // New makes a Set whose ops suit dev.
@@ -275,6 +280,15 @@ func Describe(name string, format *quant.Format, consts wgsl.Consts) (gpu.Pipeli
 // bind makes a bind group for p: params goes into a slot of the arena, buffers are the bindings from 2 on, nil for an
 // input that the op does not have.
 func (s *Set) bind(p *pipeline, params any, step gpu.Binding, buffers ...gpu.Buffer) (gpu.BindGroup, error) {
+	list := make([]gpu.Binding, len(buffers))
+	for i, b := range buffers {
+		list[i].Buffer = b
+	}
+	return s.bindRanges(p, params, step, list...)
+}
+
+// bindRanges is bind with ranges of buffers.
+func (s *Set) bindRanges(p *pipeline, params any, step gpu.Binding, ranges ...gpu.Binding) (gpu.BindGroup, error) {
 	name := p.desc.Kernel
 	if step.Buffer == nil || step.Offset%slotBytes != 0 || step.Buffer.Size() < step.Offset+StepBytes {
 		return nil, fmt.Errorf("kernels: %s: Step needs %d bytes at an offset that is a multiple of %d", name, StepBytes, slotBytes)
@@ -285,28 +299,28 @@ func (s *Set) bind(p *pipeline, params any, step gpu.Binding, buffers ...gpu.Buf
 		return nil, fmt.Errorf("kernels: %s: params: %w", name, err)
 	}
 	bindings := []gpu.Binding{slot, step}
-	if len(buffers)+2 != len(p.desc.Layout) {
-		panic(fmt.Sprintf("BUG: %s has %d bindings, not %d", name, len(p.desc.Layout), len(buffers)+2))
+	if len(ranges)+2 != len(p.desc.Layout) {
+		panic(fmt.Sprintf("BUG: %s has %d bindings, not %d", name, len(p.desc.Layout), len(ranges)+2))
 	}
 	kernel, _ := wgsl.Find(name)
-	for i, b := range buffers {
-		if b == nil {
-			if b, err = s.dummyBuffer(); err != nil {
+	for i, b := range ranges {
+		if b.Buffer == nil {
+			if b.Buffer, err = s.dummyBuffer(); err != nil {
 				return nil, err
 			}
 		}
-		if b.Size() > s.limits.MaxStorageBinding {
+		if size := b.Buffer.Size(); b.Size == 0 && size > s.limits.MaxStorageBinding {
 			return nil, fmt.Errorf("kernels: %s: %s has %d bytes, the device binds %d at most",
-				name, kernel.Bindings[i+2].Name, b.Size(), s.limits.MaxStorageBinding)
+				name, kernel.Bindings[i+2].Name, size, s.limits.MaxStorageBinding)
 		}
 		for j, other := range bindings[2:] {
 			written := p.desc.Layout[i+2] == gpu.BindReadWrite || p.desc.Layout[j+2] == gpu.BindReadWrite
-			if other.Buffer == b && written {
+			if other.Buffer == b.Buffer && written {
 				return nil, fmt.Errorf("kernels: %s: %s and %s are one buffer, and one of them is written",
 					name, kernel.Bindings[j+2].Name, kernel.Bindings[i+2].Name)
 			}
 		}
-		bindings = append(bindings, gpu.Binding{Buffer: b})
+		bindings = append(bindings, b)
 	}
 	group, err := s.dev.NewBindGroup(p.desc.Label, p.desc.Layout, bindings)
 	if err != nil {

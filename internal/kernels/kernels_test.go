@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 // paramsOf are the Go structs that are written into the Params of each kernel.
 var paramsOf = map[string]any{
 	"embed": embedParams{}, "rms_norm": rmsNormParams{}, "rms_norm_serial": rmsNormParams{},
-	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{},
+	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{}, "matmul_uniform": uniformParams{},
 	"rope": ropeParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
@@ -95,13 +96,12 @@ func TestLinearChoosesByRows(t *testing.T) {
 		want   map[int]string // kernel and tokens per workgroup by bucket
 	}{
 		{TuningFor(gpu.Info{}), map[int]string{
-			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 8: "matvec f32 ROWS_M=4 WIDE=0", 9: "matmul f32",
+			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 16: "matvec f32 ROWS_M=4 WIDE=0", 17: "matmul f32",
 			64: "matmul f32",
 		}},
 		{TuningFor(gpu.Info{BarrierFree: true}), map[int]string{
 			1: "matmul_serial f32 FOURS=2 TOKENS=1 WIDE=0", 2: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
-			5:  "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0 + matmul_serial f32 FOURS=2 TOKENS=1 WIDE=0",
-			64: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
+			5: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0", 64: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
 		}},
 		{TuningFor(gpu.Info{BarrierFree: true, Kind: gpu.KindCPU}), map[int]string{
 			1: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0", 5: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
@@ -125,6 +125,52 @@ func TestLinearChoosesByRows(t *testing.T) {
 			}
 		}
 		s.Release()
+	}
+}
+
+// TestStretchesCoverEachRowOnce also holds them to what matmul_uniform needs: whole groups of tokens, inside one binding.
+func TestStretchesCoverEachRowOnce(t *testing.T) {
+	for _, chunk := range []int{4, 8, 16, 40, 2048} {
+		for rows := 1; rows <= 300; rows++ {
+			next := 0
+			for _, st := range stretches(rows, chunk) {
+				if st.row0 != next || st.row0 >= rows || st.rows%st.tokens != 0 || st.row0/chunk != (st.row0+st.rows-1)/chunk {
+					t.Fatalf("%d rows by %d: stretches %v", rows, chunk, stretches(rows, chunk))
+				}
+				next += st.rows
+			}
+			if next < rows {
+				t.Fatalf("%d rows by %d: stretches %v end at %d", rows, chunk, stretches(rows, chunk), next)
+			}
+		}
+	}
+	for _, c := range []struct {
+		rows, chunk int
+		want        []stretch
+	}{
+		{1, 40, []stretch{{1, 0, 1}}},
+		{3, 40, []stretch{{4, 0, 4}}},
+		{7, 40, []stretch{{8, 0, 40}}},
+		{9, 40, []stretch{{8, 0, 8}, {1, 8, 1}}},
+		{12, 40, []stretch{{8, 0, 8}, {4, 8, 4}}},
+		{16, 40, []stretch{{8, 0, 40}}},
+		{64, 40, []stretch{{8, 0, 40}, {8, 40, 40}}},
+		{9, 4, []stretch{{4, 0, 4}, {4, 4, 4}, {1, 8, 1}}},
+	} {
+		if got := stretches(c.rows, c.chunk); !slices.Equal(got, c.want) {
+			t.Errorf("stretches(%d, %d) = %v, want %v", c.rows, c.chunk, got, c.want)
+		}
+	}
+}
+
+func TestUniformRows(t *testing.T) {
+	for k, want := range map[int]int{8: 2048, 384: 40, 1024: 16, 2048: 8, 3072: 4, 4096: 4, 4104: 0, 40: 408} {
+		if got := uniformRows(k); got != want {
+			t.Errorf("uniformRows(%d) = %d, want %d", k, got, want)
+		}
+	}
+	if got := InputRows(41, 384); got != 40+43 { // the second binding begins with row 40 and shows 42.7 rows
+		t.Errorf("InputRows(41, 384) = %d, want 83", got)
 	}
 }
 

@@ -11,13 +11,16 @@ type LinearArgs struct {
 	Rows    int        // most rows, M
 	X       gpu.Buffer // [M, XStride] f32; the first W.K elements of a row are used
 	XStride int        // a multiple of 4; 0 means W.K
-	W       Weight     // [N, K]
-	Bias    gpu.Buffer // nil, or [YStride] f32, indexed like a row of Y
-	Y       gpu.Buffer // [M, YStride] f32; columns YOffset to YOffset+N-1 are written
-	YStride int        // 0 means W.Rows
-	YOffset int
-	Add     bool        // add to Y instead of replacing it
-	Step    gpu.Binding // holds the rows that a step really has
+	// UniformX says that X was made with gpu.UsageUniform and has InputRows(Rows, W.K) rows of W.K elements, so that software
+	// adapters can read it faster.
+	UniformX bool
+	W        Weight     // [N, K]
+	Bias     gpu.Buffer // nil, or [YStride] f32, indexed like a row of Y
+	Y        gpu.Buffer // [M, YStride] f32; columns YOffset to YOffset+N-1 are written
+	YStride  int        // 0 means W.Rows
+	YOffset  int
+	Add      bool        // add to Y instead of replacing it
+	Step     gpu.Binding // holds the rows that a step really has
 }
 
 // linearParams are the Params of matvec, matmul and matmul_serial.
@@ -27,24 +30,22 @@ type linearParams struct {
 
 // The bits of linearParams.Flags.
 const (
-	flagAdd   = 1
-	flagBias  = 2
-	flagApart = 4 // of matmul_serial
+	flagAdd  = 1
+	flagBias = 2
 )
 
-// variant is one kernel that can compute a linear layer, or some rows of it.
+// variant is one kernel that can compute a linear layer.
 type variant struct {
-	name   string
-	flags  uint32
-	consts func(format quant.Format, k int) wgsl.Consts
-	grid   func(n int) func(rows int) [3]uint32
+	name    string
+	maxRows int // the largest bucket that it serves
+	consts  func(format quant.Format, k int) wgsl.Consts
+	grid    func(n int) func(rows int) [3]uint32
 }
 
-// choice is one way to compute a linear layer: a variant, or some that share the rows.
-type choice struct {
-	suits    func(rows int) bool // whether it suits a bucket
-	variants []variant
-	recorded []*dispatch
+// upTo is the variant for buckets of up to rows rows.
+func (v variant) upTo(rows int) variant {
+	v.maxRows = rows
+	return v
 }
 
 // Linear multiplies rows by a weight matrix:
@@ -65,66 +66,65 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	choices := s.linearChoices(a.Rows)
-	for i := range choices {
-		c := &choices[i]
-		for _, v := range c.variants {
-			for _, part := range a.W.Parts {
-				p, err := s.pipeline(v.name, &part.Format, v.consts(part.Format, a.W.K))
-				if err != nil {
-					return nil, err
-				}
-				group, err := s.bind(p, a.params(part, v.flags), a.Step, a.X, part.Data, part.Scales, a.Bias, a.Y)
-				if err != nil {
-					return nil, err
-				}
-				c.recorded = append(c.recorded, &dispatch{p, group, v.grid(part.Rows)})
+	choose, err := s.linearChoice(&a)
+	if err != nil {
+		return nil, err
+	}
+	return &op{name: "linear", rows: a.Rows, traffic: a.traffic, choose: choose}, nil
+}
+
+// linearChoice gives the dispatches of a bucket.
+func (s *Set) linearChoice(a *LinearArgs) (func(rows int) []*dispatch, error) {
+	if s.tuning.UniformX && a.UniformX && a.XStride == a.W.K && uniformRows(a.W.K) > 0 {
+		return s.matmulUniform(a)
+	}
+	variants := s.linearVariants(a.Rows)
+	recorded := make([][]*dispatch, len(variants))
+	for i, v := range variants {
+		for _, part := range a.W.Parts {
+			p, err := s.pipeline(v.name, &part.Format, v.consts(part.Format, a.W.K))
+			if err != nil {
+				return nil, err
 			}
+			group, err := s.bind(p, a.params(part), a.Step, a.X, part.Data, part.Scales, a.Bias, a.Y)
+			if err != nil {
+				return nil, err
+			}
+			recorded[i] = append(recorded[i], &dispatch{p, group, v.grid(part.Rows)})
 		}
 	}
-	return &op{
-		name: "linear", rows: a.Rows, traffic: a.traffic,
-		choose: func(rows int) []*dispatch {
-			for _, c := range choices {
-				if c.suits(rows) {
-					return c.recorded
-				}
+	return func(rows int) []*dispatch {
+		for i, v := range variants {
+			if rows <= v.maxRows {
+				return recorded[i]
 			}
-			panic("BUG: no kernel for the rows of a linear layer")
-		},
+		}
+		panic("BUG: no kernel for the rows of a linear layer")
 	}, nil
 }
 
-// linearChoices lists the ways to compute buckets of up to rows rows. The first that suits a bucket is taken.
-func (s *Set) linearChoices(rows int) []choice {
+// linearVariants lists the kernels that buckets of up to rows rows need, for the smallest buckets first.
+func (s *Set) linearVariants(rows int) (list []variant) {
 	few := min(s.tuning.MatmulRows-1, rows)
-	var list []choice
-	add := func(suits func(rows int) bool, variants ...variant) {
-		list = append(list, choice{suits: suits, variants: variants})
-	}
-	upTo := func(most int) func(int) bool { return func(rows int) bool { return rows <= most } }
 	switch {
 	case s.tuning.BarrierFree:
 		if few >= 1 {
-			add(upTo(few), s.matmulSerial(1, false))
-		}
-		if few >= 1 && rows > serialTokens {
-			add(func(rows int) bool { return rows%serialTokens == 1 }, s.matmulSerial(serialTokens, true), s.matmulSerial(1, true))
+			list = append(list, s.matmulSerial(1).upTo(few))
 		}
 		if rows > few {
-			add(upTo(rows), s.matmulSerial(serialTokens, false))
+			list = append(list, s.matmulSerial(serialTokens).upTo(rows))
 		}
 	case s.tuning.Deterministic:
-		add(upTo(rows), s.matvec(4)) // one pipeline for all rows
+		list = append(list, s.matvec(4).upTo(rows)) // one pipeline for all rows
 	default:
 		if few >= 1 {
-			add(upTo(1), s.matvec(1))
+			list = append(list, s.matvec(1).upTo(1))
 		}
 		if few > 1 {
-			add(upTo(few), s.matvec(4))
+			list = append(list, s.matvec(4).upTo(few))
 		}
 		if rows > few {
-			add(upTo(rows), s.matmul())
+			list = append(list, s.matmul().upTo(rows))
 		}
 	}
 	return list
@@ -139,6 +139,9 @@ func (a *LinearArgs) check() error {
 	c.want(a.YOffset >= 0 && a.YOffset+a.W.Rows <= a.YStride,
 		"columns %d to %d do not fit into YStride %d", a.YOffset, a.YOffset+a.W.Rows, a.YStride)
 	c.buffer("X", a.X, a.Rows*a.XStride)
+	if a.UniformX {
+		c.buffer("X (as a uniform)", a.X, InputRows(a.Rows, a.W.K)*a.W.K)
+	}
 	c.buffer("Y", a.Y, a.Rows*a.YStride)
 	if a.Bias != nil {
 		c.buffer("Bias", a.Bias, a.YOffset+a.W.Rows)
@@ -146,10 +149,10 @@ func (a *LinearArgs) check() error {
 	return c.err
 }
 
-func (a *LinearArgs) params(part Part, flags uint32) linearParams {
+func (a *LinearArgs) params(part Part) linearParams {
 	p := linearParams{
 		K: uint32(a.W.K), N: uint32(part.Rows), XStride: uint32(a.XStride), YStride: uint32(a.YStride),
-		YOffset: uint32(a.YOffset + part.Row0), Flags: flags,
+		YOffset: uint32(a.YOffset + part.Row0),
 	}
 	if a.Add {
 		p.Flags |= flagAdd

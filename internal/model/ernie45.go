@@ -6,13 +6,13 @@ func (b *builder) dense(w *Weights, c *Cache) {
 	cfg := b.cfg
 	q, kv := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim
 	x := b.scratch("x", b.MaxTokens*cfg.HiddenSize)                    // residual stream
-	h := b.scratch("h", b.MaxTokens*cfg.HiddenSize)                    // normed
+	h := b.input("h", b.MaxTokens, cfg.HiddenSize)                     // normed
 	qkv := b.scratch("qkv", b.MaxTokens*(q+2*kv))                      // q, k, v side by side
-	attn := b.scratch("attn", b.MaxTokens*q)                           // heads' outputs
+	attn := b.input("attn", b.MaxTokens, q)                            // heads' outputs
 	gateUp := b.scratch("gate_up", b.MaxTokens*2*cfg.IntermediateSize) // gate, up side by side
-	act := b.scratch("act", b.MaxTokens*cfg.IntermediateSize)          // silu(gate)*up
+	act := b.input("act", b.MaxTokens, cfg.IntermediateSize)           // silu(gate)*up
 	last := b.scratch("last", b.MaxLogits*cfg.HiddenSize)              // rows that want logits
-	lastNormed := b.scratch("last_normed", b.MaxLogits*cfg.HiddenSize)
+	lastNormed := b.input("last_normed", b.MaxLogits, cfg.HiddenSize)
 	b.Logits = b.scratch("logits", b.MaxLogits*cfg.VocabSize)
 	b.IDs = b.scratch("ids", b.MaxLogits)
 	b.Draws = b.scratch("draws", 4*b.MaxLogits)

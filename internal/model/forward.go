@@ -147,6 +147,12 @@ func (b *builder) scratch(label string, n int) gpu.Buffer {
 	return b.buffer(label, 4*int64(n), gpu.UsageStorage|gpu.UsageCopySrc|gpu.UsageCopyDst)
 }
 
+// input is an activation buffer of rows rows of n f32 that linear layers read, some of them as a uniform.
+func (b *builder) input(label string, rows, n int) gpu.Buffer {
+	size := 4 * int64(kernels.InputRows(rows, n)) * int64(n)
+	return b.buffer(label, size, gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopySrc|gpu.UsageCopyDst)
+}
+
 func (b *builder) buffer(label string, size int64, usage gpu.Usage) gpu.Buffer {
 	if b.err != nil {
 		return nil
@@ -187,11 +193,10 @@ func (f *Forward) Release() {
 // has to show.
 func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	q, kv := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim
-	perToken := []int{ // x, h, qkv, attn, gate_up, act, tokens
-		cfg.HiddenSize, cfg.HiddenSize, q + 2*kv, q, 2 * cfg.IntermediateSize, cfg.IntermediateSize, 4,
-	}
-	// last, last_normed, logits, ids, draws, top, top_sums, logit_rows
-	perLogits := []int{cfg.HiddenSize, cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2, 1}
+	perToken := []int{cfg.HiddenSize, q + 2*kv, 2 * cfg.IntermediateSize, 4} // x, qkv, gate_up, tokens
+	inputs := []int{cfg.HiddenSize, q, cfg.IntermediateSize}                 // h, attn, act
+	// last, logits, ids, draws, top, top_sums, logit_rows
+	perLogits := []int{cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2, 1}
 	add := func(size int64) {
 		size = max(size, leastBuffer)
 		sum, largest = sum+size, max(largest, size)
@@ -199,9 +204,13 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	for _, n := range perToken {
 		add(4 * int64(n) * int64(s.MaxTokens))
 	}
+	for _, n := range inputs {
+		add(4 * int64(n) * int64(kernels.InputRows(s.MaxTokens, n)))
+	}
 	for _, n := range perLogits {
 		add(4 * int64(n) * int64(s.MaxLogits))
 	}
+	add(4 * int64(cfg.HiddenSize) * int64(kernels.InputRows(s.MaxLogits, cfg.HiddenSize))) // last_normed
 	add(2 * StepSlot)
 	add(4 * int64(s.MaxSeqs) * int64(s.MaxBlocksPerSeq))
 	add(ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize))

@@ -27,12 +27,12 @@ func (b *builder) rmsNorm(x, weight, y gpu.Buffer) {
 }
 
 func (b *builder) linear(x gpu.Buffer, w kernels.Weight, bias, y gpu.Buffer) {
-	b.add(b.set.Linear(kernels.LinearArgs{Rows: b.rows(), X: x, W: w, Bias: bias, Y: y, Step: b.step}))
+	b.add(b.set.Linear(kernels.LinearArgs{Rows: b.rows(), X: x, UniformX: true, W: w, Bias: bias, Y: y, Step: b.step}))
 }
 
 // linearAdd adds to y: a linear layer and the residual connection around its block.
 func (b *builder) linearAdd(x gpu.Buffer, w kernels.Weight, bias, y gpu.Buffer) {
-	b.add(b.set.Linear(kernels.LinearArgs{Rows: b.rows(), X: x, W: w, Bias: bias, Y: y, Add: true, Step: b.step}))
+	b.add(b.set.Linear(kernels.LinearArgs{Rows: b.rows(), X: x, UniformX: true, W: w, Bias: bias, Y: y, Add: true, Step: b.step}))
 }
 
 func (b *builder) ropeQK(qkv gpu.Buffer) {

@@ -7,7 +7,6 @@
 //
 //	WEIGHT    embed, matvec, matmul: the quant.Kind of the weights
 //	GROUP     the same, for the kinds that have groups: Format.Group
-//	TOKENS    matmul_serial: the tokens of an invocation, which say what part a shared dispatch has
 //	HEAD_DIM  rope, kv_store, paged_attn_*: the dimension of a head
 //	KV_TYPE   kv_store, paged_attn_*: what the KV cache holds, a quant.KVType
 //	PART      paged_attn_decode and paged_attn_serial: tokens of a partition

@@ -123,7 +123,7 @@ func (l *lab) run(commands ...gpu.Command) error {
 
 func bits(f float32) uint32 { return math.Float32bits(f) }
 
-var f32Weights = map[string]uint32{"WEIGHT": uint32(quant.F32), "TOKENS": 4}
+var f32Weights = map[string]uint32{"WEIGHT": uint32(quant.F32)}
 
 func TestInfo(t *testing.T) {
 	l := open(t, Options{Workers: 3})

@@ -44,6 +44,13 @@ func layout(reads, writes int) []gpu.BindingKind {
 	return list
 }
 
+// uniformLayout is that of matmul_uniform, whose inputs are a uniform.
+func uniformLayout() []gpu.BindingKind {
+	list := layout(4, 1)
+	list[2] = gpu.BindUniform
+	return list
+}
+
 // kernels are all that there are, by the names of the WGSL files. Kernels that compute the same in another manner share
 // a function.
 var kernels = map[string]kernel{
@@ -52,7 +59,8 @@ var kernels = map[string]kernel{
 	"rms_norm_serial":    {layout(2, 1), rmsNorm},
 	"matvec":             {layout(4, 1), matmul},
 	"matmul":             {layout(4, 1), matmul},
-	"matmul_serial":      {layout(4, 1), matmulSerial},
+	"matmul_serial":      {layout(4, 1), matmul},
+	"matmul_uniform":     {uniformLayout(), matmulUniform},
 	"rope":               {layout(2, 1), rope},
 	"kv_store":           {layout(2, 2), kvStore},
 	"kv_store_i8":        {layout(2, 2), kvStoreI8},
@@ -97,39 +105,21 @@ func rmsNorm(consts) ([]phase, error) {
 
 // The flags of matvec and matmul.
 const (
-	flagAdd   = 1
-	flagBias  = 2
-	flagApart = 4 // of matmul_serial
+	flagAdd  = 1
+	flagBias = 2
 )
 
 func matmul(c consts) ([]phase, error) {
-	return matmulOf(c, func(rows int, _ uint32) (first, end int) { return 0, rows })
+	return matmulOf(c, false)
 }
 
-// matmulSerial shares the rows with another dispatch where the flags say so: with TOKENS = 1 it computes the last row if
-// that is alone in its four, with TOKENS = 4 all others.
-func matmulSerial(c consts) ([]phase, error) {
-	tokens, err := c.get("TOKENS")
-	if err != nil {
-		return nil, err
-	}
-	return matmulOf(c, func(rows int, flags uint32) (first, end int) {
-		switch {
-		case flags&flagApart == 0:
-			return 0, rows
-		case tokens == 1 && rows%4 == 1:
-			return rows - 1, rows
-		case tokens == 1:
-			return 0, 0
-		case rows%4 == 1:
-			return 0, rows - 1
-		}
-		return 0, rows
-	})
+// matmulUniform computes some of the rows, from inputs that may begin with another row.
+func matmulUniform(c consts) ([]phase, error) {
+	return matmulOf(c, true)
 }
 
-// matmulOf is matmul for some of the rows.
-func matmulOf(c consts, share func(rows int, flags uint32) (first, end int)) ([]phase, error) {
+// matmulOf is matmul of all rows, or of those that the parameters name.
+func matmulOf(c consts, some bool) ([]phase, error) {
 	var a ref.MatmulArgs
 	var x []float64 // X widened, by the first phase
 	var err error
@@ -140,8 +130,12 @@ func matmulOf(c consts, share func(rows int, flags uint32) (first, end int)) ([]
 			k, n := v.dim(0, "k"), v.dim(1, "n")
 			a.XStride, a.YStride, a.YOffset = v.dim(2, "x_stride"), v.dim(3, "y_stride"), v.dim(4, "y_offset")
 			flags := v.param(5)
-			first, end := share(v.rows, flags)
-			a.M = end - first
+			row0, xRow0 := 0, 0
+			a.M = v.rows
+			if some {
+				row0, a.M = v.part(6, 2)
+				a.XStride, xRow0 = k, min(v.dim(7, "x_row0"), row0)
+			}
 			v.matrix(&a.W, n, k, 3, 4)
 			if k > a.XStride {
 				v.fail("k %d exceeds x_stride %d", k, a.XStride)
@@ -149,7 +143,7 @@ func matmulOf(c consts, share func(rows int, flags uint32) (first, end int)) ([]
 			if a.YOffset+n > a.YStride {
 				v.fail("y_offset %d + n %d exceed y_stride %d", a.YOffset, n, a.YStride)
 			}
-			a.X = v.floats(2, "x", v.rows*a.XStride)
+			a.X = v.floats(2, "x", (row0-xRow0+a.M)*a.XStride)
 			a.Bias = nil
 			if flags&flagBias != 0 {
 				a.Bias = v.floats(5, "bias", a.YOffset+n)
@@ -158,7 +152,7 @@ func matmulOf(c consts, share func(rows int, flags uint32) (first, end int)) ([]
 			a.Add = flags&flagAdd != 0
 			if v.err == nil {
 				x = v.widened(a.M * k)
-				a.X, a.Y = a.X[first*a.XStride:], a.Y[first*a.YStride:]
+				a.X, a.Y = a.X[(row0-xRow0)*a.XStride:], a.Y[row0*a.YStride:]
 			}
 			return a.M, k / 2
 		},
