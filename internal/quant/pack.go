@@ -3,6 +3,9 @@ package quant
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // How a row lies in its words (bit 31 left, bit 0 right; the lowest byte comes first in memory):
@@ -43,27 +46,36 @@ func (f Format) MaxCode() int {
 
 // Check says whether kernels exist for rows of k elements in this format.
 func (f Format) Check(k int) error {
-	switch f.Kind {
-	case F32, F16, BF16:
-		if f.Group != 0 {
-			return fmt.Errorf("quant: format %v has a group of %d", f, f.Group)
-		}
-	case Q8, Q4:
-		switch f.Group {
-		case 8, 16, 32, 64, 128:
-		default:
-			return fmt.Errorf("quant: format %v: a group has 8, 16, 32, 64 or 128 weights", f)
-		}
-		if k%f.Group != 0 {
-			return fmt.Errorf("quant: format %v: rows of %d are not whole groups", f, k)
-		}
-	default:
+	if f.Kind >= numKinds {
 		return fmt.Errorf("quant: unknown weight kind %d", f.Kind)
+	}
+	info := f.Kind.info()
+	switch {
+	case info.groups == nil && f.Group != 0:
+		return fmt.Errorf("quant: format %v has a group of %d", f, f.Group)
+	case info.groups != nil && !slices.Contains(info.groups, f.Group):
+		return fmt.Errorf("quant: format %v: a group of %s has %s weights", f, info.name, oneOf(info.groups))
+	case f.Group != 0 && k%f.Group != 0:
+		return fmt.Errorf("quant: format %v: rows of %d are not whole groups", f, k)
+	case k%info.every != 0:
+		return fmt.Errorf("quant: format %v: rows of %d: K is a multiple of %d", f, k, info.every)
 	}
 	if k <= 0 || k%8 != 0 {
 		return fmt.Errorf("quant: rows of %d: K is a positive multiple of 8", k)
 	}
 	return nil
+}
+
+// oneOf is "8, 16 or 32".
+func oneOf(numbers []int) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = strconv.Itoa(n)
+	}
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
 // RowWords is the number of words of one row of k values or codes.

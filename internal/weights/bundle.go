@@ -32,6 +32,8 @@ const maxOpenShards = 3
 
 // bundle is a Source that reads a Store.
 type bundle struct {
+	naturalOrder
+
 	store   Store
 	m       *Manifest
 	tensors map[string]*ManifestTensor

@@ -27,6 +27,8 @@ const (
 
 // dirSource is a Hugging Face directory.
 type dirSource struct {
+	naturalOrder
+
 	cfg     *Config
 	fsys    fs.FS
 	at      string // what to put before file names in errors: the directory

@@ -16,7 +16,7 @@ var ErrNoTensor = errors.New("no such tensor")
 
 // Config is what a model's config.json and generation_config.json say, checked for sense.
 type Config struct {
-	Architecture string `json:"architecture"` // "ernie4_5"
+	Architecture string `json:"architecture"` // "ernie4_5", "ernie4_5_moe", "llama", "qwen2" or "qwen3"
 	Name         string `json:"name"`         // what to call the model when nobody says: the folder's name, "builtin", ...
 
 	HiddenSize       int     `json:"hidden_size"`
@@ -32,8 +32,19 @@ type Config struct {
 	// RopeFrequenciesBF16 says that the rotary frequencies are rounded to bf16, as they are in a model object that was cast
 	// as a whole (docs/adr/0011-rotary-frequencies.md). Loaded checkpoints keep them in f32.
 	RopeFrequenciesBF16 bool `json:"rope_frequencies_bf16,omitempty"`
-	UseBias             bool `json:"use_bias"`
-	TieEmbeddings       bool `json:"tie_word_embeddings"`
+	// RopeHalfSplit says that the rotary embedding turns the pairs (i, i+HeadDim/2), as llama and qwen do in their Hugging Face
+	// layout; otherwise it turns neighbours (2i, 2i+1), as ERNIE does and as llama does in GGUF files.
+	RopeHalfSplit bool         `json:"rope_half_split,omitempty"`
+	RopeScaling   *RopeScaling `json:"rope_scaling,omitempty"` // nil: none
+	// RopeFactors divide the rotary frequencies, one for each of HeadDim/2 (GGUF's rope_freqs.weight); nil: none.
+	RopeFactors []float32 `json:"rope_factors,omitempty"`
+
+	UseBias       bool `json:"use_bias"`            // every linear layer of a block has a bias
+	QKVBias       bool `json:"qkv_bias,omitempty"`  // q, k and v have one (qwen2); UseBias is false then
+	QKNorm        bool `json:"qk_norm,omitempty"`   // every head of q and k is RMS-normed before the rotary embedding (qwen3)
+	TieEmbeddings bool `json:"tie_word_embeddings"` // the LM head is the embedding
+
+	MoE *MoE `json:"moe,omitempty"` // nil: every block has one dense MLP
 
 	// SyntheticTokenizer says that there is no tokenizer.model: id n is the piece " n" and the text means nothing.
 	SyntheticTokenizer bool `json:"synthetic_tokenizer,omitempty"`
@@ -43,6 +54,34 @@ type Config struct {
 
 	// Sampling are the defaults of generation_config.json; nil where it says nothing.
 	Sampling Sampling `json:"sampling"`
+}
+
+// RopeScaling stretches the rotary embedding to longer contexts. The one type is "llama3" (transformers,
+// modeling_rope_utils.py, _compute_llama3_parameters).
+type RopeScaling struct {
+	Type             string  `json:"type"`
+	Factor           float64 `json:"factor"`
+	LowFreqFactor    float64 `json:"low_freq_factor"`
+	HighFreqFactor   float64 `json:"high_freq_factor"`
+	OriginalPosition int     `json:"original_max_position_embeddings"`
+}
+
+// MoE describes the mixture of experts of ERNIE-4.5 MoE (transformers, models/ernie4_5_moe).
+type MoE struct {
+	NumExperts       int     `json:"num_experts"`
+	TopK             int     `json:"top_k"`              // experts that a token is sent to
+	ExpertSize       int     `json:"expert_size"`        // intermediate size of one expert
+	SharedExpertSize int     `json:"shared_expert_size"` // of the shared one, 0 without
+	NormMin          float64 `json:"norm_min"`           // least sum by which the weights of a token are divided
+	FirstLayer       int     `json:"first_layer"`        // layers before it are dense,
+	LastLayer        int     `json:"last_layer"`         // and so are those after it,
+	Interval         int     `json:"interval"`           // and those whose (index+1) is no multiple of it
+}
+
+// Sparse says whether a layer is a mixture of experts.
+func (c *Config) Sparse(layer int) bool {
+	m := c.MoE
+	return m != nil && (layer+1)%m.Interval == 0 && layer >= m.FirstLayer && layer <= m.LastLayer
 }
 
 // Sampling holds sampling defaults that a checkpoint may state.
@@ -103,6 +142,9 @@ type Source interface {
 	Rows(ctx context.Context, name string, lo, hi int) (Rows, error)
 	// Vector reads a one-dimensional tensor (norm weight, bias) as f32.
 	Vector(ctx context.Context, name string) ([]float32, error)
+	// Order says which input each column of a stored matrix belongs to: column j multiplies input Order[j]. It is nil where
+	// the columns stand in their own order, and otherwise a permutation of 0 to K-1 (GPTQ checkpoints made with desc_act).
+	Order(ctx context.Context, name string) ([]int32, error)
 	// File reads one of the small files beside the weights: tokenizer.model, tokenizer_config.json,
 	// chat_template.jinja, added_tokens.json, special_tokens_map.json, MODEL_CARD.md. A missing one gives nil, nil.
 	File(ctx context.Context, name string) ([]byte, error)
@@ -110,3 +152,8 @@ type Source interface {
 	Bytes() int64
 	Close() error
 }
+
+// naturalOrder is embedded in sources whose matrices have their columns in order.
+type naturalOrder struct{}
+
+func (naturalOrder) Order(context.Context, string) ([]int32, error) { return nil, nil }

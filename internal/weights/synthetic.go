@@ -51,6 +51,8 @@ const (
 )
 
 type synthetic struct {
+	naturalOrder
+
 	cfg    Config
 	shapes map[string]Shape
 	buf    []byte
