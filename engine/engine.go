@@ -58,7 +58,9 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	s := sched.New(sched.Config{
 		MaxBatchedTokens: limits.MaxTokens, MaxLogits: limits.MaxLogits, MaxSeqs: limits.MaxSeqs, MaxWaiting: cfg.MaxWaiting,
 		LongPrefillThreshold: cfg.LongPrefillThreshold, Policy: sched.Policy(cfg.Policy),
+		MaxOvertakes: cfg.MaxOvertakes,
 	}, pool)
+	e.info.MaxAnswers = s.MaxSequences()
 	e.loop = newLoop(r, s, pool, cfg.Logger, cfg.Observer)
 	e.loop.stats.DispatchesPerToken, e.loop.stats.SubmitsPerToken = r.DispatchesPerToken(), 1
 	e.loop.topOnDevice = e.dev.Info().Kind == gpu.KindHardware

@@ -12,7 +12,7 @@ type Message struct {
 // generation_config.json says, else the default named here. The names on the wire, the ranges and the order in which they
 // act are vLLM's.
 type Params struct {
-	Temperature *float64 // 0 picks the best token; default 1
+	Temperature *float64 // at least 0; 0 picks the best token; default 1
 	TopP        *float64 // in (0, 1]; default 1
 	TopK        *int     // 0 or -1 means all; default all
 	MinP        *float64 // in [0, 1]; default 0
@@ -22,7 +22,7 @@ type Params struct {
 	FrequencyPenalty  *float64 // in [-2, 2]; default 0; counts tokens of the answer
 	RepetitionPenalty *float64 // greater than 0; default 1; counts tokens of prompt and answer
 
-	LogitBias       map[int32]float64 // added to the logits of these ids; each in [-100, 100]
+	LogitBias       map[int32]float64 // added to the logits of these ids; cut to [-100, 100]
 	AllowedTokenIDs []int32           // no other ids are chosen; nil: all. An empty list is refused
 	BadWords        []string          // texts that must not come; the token that would complete one is not chosen
 

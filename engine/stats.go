@@ -15,6 +15,7 @@ type Info struct {
 	BlockSize    int        `json:"block_size"` // tokens per block
 	NumBlocks    int        `json:"num_blocks"`
 	MaxModelLen  int        `json:"max_model_len"`
+	MaxAnswers   int        `json:"max_answers"` // that run or wait at once; 0: any number
 	MemoryBudget int64      `json:"memory_budget"`
 	Adapter      gpu.Info   `json:"adapter"`
 	Limits       gpu.Limits `json:"limits"`

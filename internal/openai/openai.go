@@ -31,7 +31,7 @@ type Call struct {
 	Stream          bool
 	IncludeUsage    bool // stream_options.include_usage
 	ContinuousUsage bool // stream_options.continuous_usage_stats: on every chunk, that of its answer so far
-	Echo            bool // the text of a completion begins with its prompt
+	Echo            bool // the text of a completion begins with its prompt, that of a chat with its last message: see readEcho
 	PromptLogprobs  bool // prompt_logprobs were asked for, and not just those that echo needs
 	// Request is what to ask the engine for. It has no prompt when there are several: Prompts has them then.
 	Request engine.Request

@@ -20,12 +20,15 @@ const (
 	maxAnswers     = 128
 )
 
+// maxBias is the most that a logit_bias counts in either direction: what is beyond is cut to it, as vLLM does.
+const maxBias = 100
+
 // sampling reads how tokens are chosen.
 func (o *object) sampling(p *engine.Params) {
 	within := func(lo, hi float64) func(float64) bool {
 		return func(v float64) bool { return v >= lo && v <= hi }
 	}
-	p.Temperature = o.number("temperature", "from 0 to 2", within(0, 2))
+	p.Temperature = o.number("temperature", "at least 0", func(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }) // 2 is OpenAI's end, not vLLM's
 	p.TopP = o.number("top_p", "greater than 0 and at most 1", func(v float64) bool { return v > 0 && v <= 1 })
 	p.MinP = o.number("min_p", "from 0 to 1", within(0, 1))
 	p.TopK = o.count("top_k", -1, math.MaxInt32)
@@ -140,11 +143,11 @@ func (o *object) logitBias() map[int32]float64 {
 			return nil
 		}
 		v, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
-		if err != nil || v < -100 || v > 100 {
-			o.r.fail(CodeInvalidValue, name, "'%s' must have values from -100 to 100, but that of %s is %s", name, key, found(raw))
+		if err != nil { // too large for a number
+			o.r.fail(CodeInvalidValue, name, "'%s' must have numbers as its values, but that of %s is %s", name, key, found(raw))
 			return nil
 		}
-		bias[int32(id)] = v
+		bias[int32(id)] = min(max(v, -maxBias), maxBias)
 	}
 	return bias
 }

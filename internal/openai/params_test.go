@@ -3,6 +3,7 @@ package openai
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,7 @@ func TestRanges(t *testing.T) {
 		in, out []string
 		param   string // "" for the field itself
 	}{
-		{"temperature", []string{"0", "2"}, []string{"-0.01", "2.01"}, ""},
+		{"temperature", []string{"0", "2", "100"}, []string{"-0.01", "1e999"}, ""},
 		{"top_p", []string{"1e-9", "1"}, []string{"0", "1.01"}, ""},
 		{"min_p", []string{"0", "1"}, []string{"-0.01", "1.01"}, ""},
 		{"top_k", []string{"-1", "0", "2147483647"}, []string{"-2", "2147483648"}, ""},
@@ -31,8 +32,8 @@ func TestRanges(t *testing.T) {
 		{"presence_penalty", []string{"-2", "2"}, []string{"-2.01", "2.01"}, ""},
 		{"frequency_penalty", []string{"-2", "2"}, []string{"-2.01", "2.01"}, ""},
 		{"repetition_penalty", []string{"0.01", "3"}, []string{"0", "-1", "1e999"}, ""},
-		{"logit_bias", []string{`{"5":-100}`, `{"2147483647":100}`, biases(1024)}, []string{
-			`{"5":-100.1}`, `{"5":100.1}`, `{"-1":0}`, `{"2147483648":0}`, `{"x":0}`, `{"01":0}`, `{"":0}`, biases(1025),
+		{"logit_bias", []string{`{"5":-1e9}`, `{"2147483647":100}`, biases(1024)}, []string{
+			`{"5":1e999}`, `{"-1":0}`, `{"2147483648":0}`, `{"x":0}`, `{"01":0}`, `{"":0}`, biases(1025),
 		}, ""},
 		{"allowed_token_ids", []string{"[0,2147483647]"}, []string{"[]"}, ""},
 		{"allowed_token_ids", nil, []string{"[-1]", "[2147483648]"}, "allowed_token_ids[0]"},
@@ -75,5 +76,16 @@ func TestRanges(t *testing.T) {
 				t.Errorf("%s %s: got %v", c.field, v, err)
 			}
 		}
+	}
+}
+
+func TestBiasesAreCutAsInVLLM(t *testing.T) {
+	t.Parallel()
+	c, err := ParseChat([]byte(`{"messages":[{"role":"user","content":"x"}],"logit_bias":{"1":-100.5,"2":1e30,"3":100,"4":-0.5}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Request.Params.LogitBias, (map[int32]float64{1: -100, 2: 100, 3: 100, 4: -0.5}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

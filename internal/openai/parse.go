@@ -38,6 +38,7 @@ func ParseChat(body []byte) (*Call, error) {
 	c := &Call{Endpoint: ChatCompletions}
 	c.Request.Messages = o.messages()
 	c.Request.AddGenerationPrompt = o.boolean("add_generation_prompt")
+	c.Echo = o.flag("echo")
 	o.chatLogprobs(&c.Request.Params)
 	o.refuse("add_special_tokens", "false") // the template writes them
 	for _, f := range notInChat {
@@ -85,7 +86,6 @@ var notInChat = []field{
 	{"chat_template", ``},
 	{"chat_template_kwargs", `{}`},
 	{"documents", `[]`},
-	{"echo", `false`},
 	{"audio", ``},
 	{"modalities", `["text"]`},
 	{"prediction", ``},
@@ -118,7 +118,7 @@ func finish(o *object, c *Call) (*Call, error) {
 		c.Model = *s
 	}
 	o.sampling(p)
-	o.limits(p, c.Echo)
+	o.limits(p, c.Echo && c.Endpoint == Completions)
 	o.stops(p)
 	if v := o.count("prompt_logprobs", 0, engine.MaxLogprobs); v != nil {
 		p.PromptLogprobs, c.PromptLogprobs = v, true

@@ -68,6 +68,15 @@ func (r *Reply) Check(ctx context.Context) error {
 	return errors.New("the engine ended the answer without a reason")
 }
 
+// role is whose words a chat's answer are: the last message's, where nothing is to begin a turn of the assistant, as in vLLM.
+func (r *Reply) role() string {
+	q := &r.call.Request
+	if q.AddGenerationPrompt != nil && !*q.AddGenerationPrompt && len(q.Messages) > 0 {
+		return q.Messages[len(q.Messages)-1].Role
+	}
+	return "assistant"
+}
+
 // Usage counts the tokens so far, of all prompts and answers.
 func (r *Reply) Usage() engine.Usage {
 	var u engine.Usage
@@ -110,7 +119,7 @@ func (r *Reply) Chunks(ev Event) []Chunk {
 	if !r.begun && r.call.Endpoint == ChatCompletions {
 		for i := range r.answers {
 			empty := ""
-			c := r.chunk(ChunkChoice{Index: i, Delta: &Delta{Role: "assistant", Content: &empty}})
+			c := r.chunk(ChunkChoice{Index: i, Delta: &Delta{Role: r.role(), Content: &empty}})
 			r.continuousUsage(&c, p, 0)
 			out = append(out, c)
 		}
@@ -183,7 +192,7 @@ func (r *Reply) logprobs(p *promptState, a *answerState, tokens []engine.TokenLo
 	if r.call.Request.Params.Logprobs == nil {
 		return nil
 	}
-	if first && r.call.Echo {
+	if first && r.call.Echo && r.call.Endpoint == Completions {
 		tokens = slices.Concat(p.logprobs, tokens)
 	}
 	switch {
@@ -216,7 +225,7 @@ func (r *Reply) Completion() Completion {
 		choice := Choice{Index: i, FinishReason: a.reason, StopReason: a.stopReason, Logprobs: r.logprobs(p, a, a.logprobs, true)}
 		text := p.echo + a.text.String()
 		if r.call.Endpoint == ChatCompletions {
-			choice.Message = &AssistantMessage{Role: "assistant", Content: text}
+			choice.Message = &AssistantMessage{Role: r.role(), Content: text}
 		} else {
 			choice.Text = &text
 			if r.call.PromptLogprobs {

@@ -29,7 +29,11 @@ type Event struct {
 func (r *Reply) Run(ctx context.Context, eng Engine) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		requests := r.requests()
-		if err := r.readEcho(eng, requests); err != nil {
+		err := r.checkRoom(eng.Info().MaxAnswers)
+		if err == nil {
+			err = r.readEcho(eng, requests)
+		}
+		if err != nil {
 			yield(Event{}, err)
 			return
 		}
@@ -60,9 +64,28 @@ func (r *Reply) requests() []engine.Request {
 	return list
 }
 
-// readEcho finds the text of each prompt.
+// checkRoom refuses a call of more answers than can ever run and wait at once: to try again later, which is what a full queue
+// says, would never help. most is 0 where there may be any number.
+func (r *Reply) checkRoom(most int) error {
+	if most == 0 || len(r.answers) <= most {
+		return nil
+	}
+	if len(r.prompts) == 1 {
+		return NewError(400, CodeInvalidValue, "n", fmt.Sprintf("'n' must be at most %d, the number of answers that run or wait here at once, but is %d", most, r.perPrompt))
+	}
+	return NewError(400, CodeInvalidValue, "prompt", fmt.Sprintf("'prompt' has %d prompts, for which 'n' asks for %d answers each; at most %d answers together run or wait here at once",
+		len(r.prompts), r.perPrompt, most))
+}
+
+// readEcho finds the text of each prompt. That of a chat is its last message, if it is of the role that answers, as in vLLM.
 func (r *Reply) readEcho(eng Engine, requests []engine.Request) (err error) {
 	if !r.call.Echo {
+		return nil
+	}
+	if r.call.Endpoint == ChatCompletions {
+		if m := r.call.Request.Messages; m[len(m)-1].Role == r.role() {
+			r.prompts[0].echo = m[len(m)-1].Content
+		}
 		return nil
 	}
 	for i, q := range requests {

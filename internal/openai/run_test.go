@@ -202,3 +202,108 @@ func TestUsageCountsAPromptOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestMoreAnswersThanEverFitAreRefused: a full queue, which is worth trying again, is something else.
+func TestMoreAnswersThanEverFitAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ body, field string }{
+		{`{"prompt":["a","b","c"],"n":2}`, ""},
+		{`{"prompt":"a","n":6}`, ""},
+		{`{"prompt":["a","b","c","d"],"n":2}`, "prompt"},
+		{`{"prompt":["a","b","c","d","e","f","g"]}`, "prompt"},
+		{`{"prompt":["a"],"n":7}`, "n"},
+	} {
+		eng := &countingEngine{ids: make(chan string, 8)}
+		r := NewReply(completionCall(t, c.body), "x", "m", "", created)
+		var failed error
+		for _, err := range r.Run(t.Context(), roomForSix{eng}) {
+			failed = err
+		}
+		if c.field == "" {
+			if failed != nil {
+				t.Errorf("%s: %v", c.body, failed)
+			}
+			continue
+		}
+		status, e := ErrorFor(failed)
+		if failed == nil || status != 400 || e.Param == nil || *e.Param != c.field || !strings.Contains(e.Message, "at most 6") || len(eng.ids) > 0 {
+			t.Errorf("%s: %d %+v, %d asked for", c.body, status, e, len(eng.ids))
+		}
+	}
+}
+
+type roomForSix struct{ *countingEngine }
+
+func (roomForSix) Info() engine.Info { return engine.Info{MaxAnswers: 6} }
+
+// TestChatEchoesTheLastMessageOfWhoAnswers, as in vLLM.
+func TestChatEchoesTheLastMessageOfWhoAnswers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ body, text, role string }{
+		{`"echo":true,"messages":[{"role":"user","content":"U"},{"role":"assistant","content":"A"}]`, "A|ab", "assistant"},
+		{`"echo":true,"messages":[{"role":"assistant","content":"A"},{"role":"user","content":"U"}]`, "|ab", "assistant"},
+		{`"echo":true,"add_generation_prompt":false,"messages":[{"role":"user","content":"U"}]`, "U|ab", "user"},
+		{`"echo":false,"add_generation_prompt":false,"messages":[{"role":"system","content":"S"}]`, "|ab", "system"},
+		{`"messages":[{"role":"assistant","content":"A"}]`, "|ab", "assistant"},
+	} {
+		want := strings.ReplaceAll(c.text, "|", "")
+		call, err := ParseChat([]byte(`{` + c.body + `,"n":2,"logprobs":true,"prompt_logprobs":0}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, stream := NewReply(call, "i", "m", "", created), NewReply(call, "i", "m", "", created)
+		texts, roles, chosen := make([]string, 2), make([]string, 2), 0
+		for ev, err := range whole.Run(t.Context(), twoAnswers{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole.Add(ev)
+		}
+		for ev, err := range stream.Run(t.Context(), twoAnswers{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, chunk := range stream.Chunks(ev) {
+				for _, choice := range chunk.Choices {
+					roles[choice.Index] += choice.Delta.Role
+					if choice.Delta.Content != nil {
+						texts[choice.Index] += *choice.Delta.Content
+					}
+					if lp, ok := choice.Logprobs.(*ChatLogprobs); ok && lp != nil {
+						chosen += len(lp.Content)
+					}
+				}
+			}
+		}
+		if chosen != 4 {
+			t.Errorf("%s: %d tokens have probabilities, want the 4 new ones", c.body, chosen)
+		}
+		for i, choice := range whole.Completion().Choices {
+			if choice.Message.Content != want || choice.Message.Role != c.role || texts[i] != want || roles[i] != c.role {
+				t.Errorf("%s: answer %d: %+v, streamed %q by %q, want %q by %q", c.body, i, choice.Message, texts[i], roles[i], want, c.role)
+			}
+		}
+	}
+}
+
+// twoAnswers says "ab" twice.
+type twoAnswers struct{ fakeEngine }
+
+func (twoAnswers) Generate(context.Context, engine.Request) iter.Seq2[engine.Event, error] {
+	return func(yield func(engine.Event, error) bool) {
+		for _, text := range []string{"a", "b"} {
+			for i := range 2 {
+				ev := engine.Event{Index: i, Text: text, TokenIDs: []int32{1}, Logprobs: []engine.TokenLogprob{token(1, text, text, -1, 1)}}
+				if text == "b" {
+					ev.FinishReason = engine.FinishLength
+				}
+				if i == 0 && text == "a" {
+					ev.PromptLogprobs = []engine.TokenLogprob{token(2, "p", "p", 0, 0), token(3, "q", "q", -2, 1)}
+				}
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+	}
+}
