@@ -53,6 +53,9 @@ type Config struct {
 	MaxWaiting int
 	// Policy is the order of answers: PolicyFCFS (default) or PolicyPriority.
 	Policy Policy
+	// MaxOvertakes is how many later answers may come before one under PolicyPriority; then it has its turn whatever its
+	// priority. 0 means 64.
+	MaxOvertakes int
 	// LongPrefillThreshold is the most tokens of one prompt in one step; 0 means no bound but MaxBatchedTokens.
 	LongPrefillThreshold int
 	// NoPrefixCache has every prompt computed anew.
@@ -110,6 +113,7 @@ func (cfg *Config) fill(dev gpu.Info) error {
 		{"max_model_len", cfg.MaxModelLen},
 		{"max_num_seqs", cfg.MaxSeqs},
 		{"max_waiting", cfg.MaxWaiting},
+		{"max_overtakes", cfg.MaxOvertakes},
 		{"long_prefill_token_threshold", cfg.LongPrefillThreshold},
 		{"max_num_batched_tokens", cfg.MaxBatchedTokens},
 	} {

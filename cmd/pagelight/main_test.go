@@ -162,6 +162,7 @@ func TestWrongCalls(t *testing.T) {
 		{"give --out, --json or both", []string{"logits", "--model", "builtin", "--cases", "x"}},
 		{"--port must be 0 to 65535", []string{"serve", "--port", "70000"}},
 		{"--drain-timeout must not be negative", []string{"serve", "--drain-timeout=-1s"}},
+		{"--max-num-overtakes must be at least 1", []string{"serve", "--max-num-overtakes", "0"}},
 		{"not an origin", []string{"serve", "--port", "0", "--allowed-origins", "http://x/y"}},
 		{"--out", []string{"export"}},
 	} {

@@ -13,6 +13,7 @@ type servingFlags struct {
 	MaxNumBatchedTokens       int     `placeholder:"N" env:"PAGELIGHT_MAX_NUM_BATCHED_TOKENS" help:"Most tokens in one step: longer prompts are computed in chunks. Default by kind of device: 512 for a GPU, else 64."`
 	MaxNumWaiting             int     `default:"256" placeholder:"N" env:"PAGELIGHT_MAX_NUM_WAITING" help:"Answers that may wait; more get 429. 0 is any number."`
 	SchedulingPolicy          string  `enum:"fcfs,priority" default:"fcfs" env:"PAGELIGHT_SCHEDULING_POLICY" help:"Whose turn it is: fcfs (first come, first served) or priority (the request's priority, lowest first)."`
+	MaxNumOvertakes           int     `default:"64" placeholder:"N" env:"PAGELIGHT_MAX_NUM_OVERTAKES" help:"With the policy priority: later answers that may come before a waiting one, which then has its turn whatever its priority."`
 	LongPrefillTokenThreshold int     `placeholder:"N" env:"PAGELIGHT_LONG_PREFILL_TOKEN_THRESHOLD" help:"Most tokens of one prompt in one step, so that a long one leaves room for others. Default: no bound."`
 	EnablePrefixCaching       bool    `default:"true" negatable:"" env:"PAGELIGHT_ENABLE_PREFIX_CACHING" help:"Keep keys and values of prompts for requests that begin alike."`
 	Deterministic             bool    `env:"PAGELIGHT_DETERMINISTIC" help:"The same tokens bit for bit, alone or batched, cached or not; costs speed."`
@@ -31,9 +32,12 @@ func (f *servingFlags) config() (engine.Config, error) {
 			return engine.Config{}, usagef("--%s must not be negative, got %d", name, n)
 		}
 	}
+	if f.MaxNumOvertakes < 1 {
+		return engine.Config{}, usagef("--max-num-overtakes must be at least 1, got %d: for the order of arrival there is --scheduling-policy fcfs", f.MaxNumOvertakes)
+	}
 	return engine.Config{
 		MaxSeqs: f.MaxNumSeqs, MaxBatchedTokens: f.MaxNumBatchedTokens, MaxWaiting: f.MaxNumWaiting, Policy: engine.Policy(f.SchedulingPolicy),
-		LongPrefillThreshold: f.LongPrefillTokenThreshold, NoPrefixCache: !f.EnablePrefixCaching, Deterministic: f.Deterministic,
+		MaxOvertakes: f.MaxNumOvertakes, LongPrefillThreshold: f.LongPrefillTokenThreshold, NoPrefixCache: !f.EnablePrefixCaching, Deterministic: f.Deterministic,
 	}, nil
 }
 

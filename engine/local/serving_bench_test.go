@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,27 +15,38 @@ import (
 	"github.com/pagelight/pagelight/engine"
 )
 
-// TestSixteenChatsShareTheWork: sixteen chats at once give a multiple of the tokens per second of one, as the weights are read,
-// and a step is paid for, once for all. Only ratios are asserted, of rounds that alternate. On a software adapter they are
-// of processor time, the one thing there that other work on the machine does not change much; docs/benchmarks.md has the
-// ratios on the clock, which are what people wait for.
+// TestSixteenChatsShareTheWork: sixteen chats at once give at least three times the tokens per second of one, as the weights
+// are read, and a step is paid for, once for all.
+//
+// Only a ratio is asserted, and in a way that other work on the machine does not decide. Rounds of one and of sixteen chats
+// alternate, so that both meet the same load; each side counts with its best round, since other work only ever adds time. On
+// a software adapter it is time of the processor, which a busy machine changes little: 3.4 here with a spread of a tenth,
+// while the clock says anything from 2.7 to 4. docs/benchmarks.md has the clock too, which is what people wait for.
 func TestSixteenChatsShareTheWork(t *testing.T) {
 	eng := open(t, "gpu", Options{Engine: engine.Config{MaxModelLen: 256, MaxSeqs: 16, NoPrefixCache: true}})
-	const rounds, tokens, least = 3, 32, 1.8
+	const rounds, tokens = 5, 64
+	least, adapter := 3.0, eng.Info().Adapter
+	if adapter.BarrierFree && adapter.Vendor != "mesa" {
+		least = 1.8 // matmul_uniform, which gives the rest, is for llvmpipe
+	}
 	ask(t, eng, 16, 4) // programs are recorded when they are first needed
 	ask(t, eng, 1, 4)
-	var clock, processor [rounds]float64
+	var one, sixteen [rounds]spent
 	for i := range rounds {
-		one, sixteen := ask(t, eng, 1, tokens), ask(t, eng, 16, tokens)
-		clock[i] = 16 * one.clock.Seconds() / sixteen.clock.Seconds()
-		processor[i] = 16 * one.processor.Seconds() / sixteen.processor.Seconds()
-		t.Logf("one: %v, of the processor %v; sixteen: %v, of the processor %v", one.clock, one.processor, sixteen.clock, sixteen.processor)
+		one[i], sixteen[i] = ask(t, eng, 1, tokens), ask(t, eng, 16, tokens)
+		t.Logf("one: %v, of the processor %v; sixteen: %v, of the processor %v", one[i].clock, one[i].processor, sixteen[i].clock, sixteen[i].processor)
 	}
-	got := median(clock[:])
-	if eng.Info().Adapter.BarrierFree {
-		got = median(processor[:])
+	best := func(rounds []spent, of func(spent) time.Duration) float64 {
+		return of(slices.MinFunc(rounds, func(a, b spent) int { return cmp.Compare(of(a), of(b)) })).Seconds()
 	}
-	t.Logf("tokens per second of the clock: %.2f times, per second of the processor: %.2f times", median(clock[:]), median(processor[:]))
+	ratio := func(of func(spent) time.Duration) float64 { return 16 * best(one[:], of) / best(sixteen[:], of) }
+	clock := ratio(func(s spent) time.Duration { return s.clock })
+	processor := ratio(func(s spent) time.Duration { return s.processor })
+	t.Logf("tokens per second of the clock: %.2f times, per second of the processor: %.2f times", clock, processor)
+	got := clock
+	if adapter.BarrierFree {
+		got = processor
+	}
 	if got < least {
 		t.Errorf("sixteen chats give %.2f times the tokens per second of one, at least %.1f wanted", got, least)
 	}
