@@ -68,7 +68,12 @@ func NewForward(dev gpu.Device, set *kernels.Set, cfg *weights.Config, w *Weight
 	b := &builder{Forward: &Forward{MaxBlocksPerSeq: s.MaxBlocksPerSeq}, dev: dev, set: set, cfg: cfg, Shape: s}
 	b.inputs()
 	if b.err == nil {
-		b.dense(w, c)
+		switch cfg.Architecture {
+		case "ernie4_5":
+			b.dense(w, c)
+		default:
+			b.err = fmt.Errorf("model: no forward pass for architecture %q", cfg.Architecture)
+		}
 	}
 	if b.err != nil {
 		b.Release()

@@ -52,7 +52,7 @@ func readManifest(t testing.TB, dir string) *Manifest {
 // TestBundleRoundTrip packs with shards so small that tensors span many of them, and reads everything back.
 func TestBundleRoundTrip(t *testing.T) {
 	t.Parallel()
-	for _, model := range []string{"ernie", "ernie-bias-untied"} {
+	for _, model := range []string{"ernie", "ernie-bias-untied", "ernie-moe", "llama", "qwen2", "qwen3"} {
 		for _, size := range []int64{0, 300_000, 20_000} {
 			t.Run(fmt.Sprint(model, size), func(t *testing.T) {
 				t.Parallel()
@@ -415,7 +415,8 @@ func TestHostileManifest(t *testing.T) {
 		{"version", set("version", 1), "version is 1; this program reads version 0"},
 		{"no version", set("version", nil), "version is missing"},
 		{"config", set("config.head_dim", 17), "config: head_dim is 17"},
-		{"architecture", set("config.architecture", "llama"), `architecture "llama" is not supported`},
+		{"architecture", set("config.architecture", "mamba"), `architecture "mamba" is not supported`},
+		{"family", set("config.architecture", "qwen3"), "architecture qwen3 with norms of q and k: false, want true"},
 		{"eos", set("config.eos", []int{-1}), "eos_token_id -1"},
 		{"temperature", set("config.sampling.temperature", -3), "temperature is -3"},
 		{"size of 2^63", set("shards.0.size", big), "does not fit"},

@@ -5,16 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 )
-
-// architecture is the one architecture that is supported, as Config.Architecture names it.
-const architecture = "ernie4_5"
-
-// architectures are its names in config.json: the first of the checkpoints' own code, the second of transformers.
-var architectures = []string{"Ernie4_5_ForCausalLM", "Ernie4_5ForCausalLM"}
 
 // hfConfig is the part of config.json that matters. Pointers tell what is absent.
 type hfConfig struct {
@@ -31,13 +23,22 @@ type hfConfig struct {
 	VocabSize        *int     `json:"vocab_size"`
 	MaxPositions     *int     `json:"max_position_embeddings"`
 	RMSNormEps       *float64 `json:"rms_norm_eps"`
-	UseBias          *bool    `json:"use_bias"`
 	TieEmbeddings    *bool    `json:"tie_word_embeddings"`
+
+	UseBias       *bool `json:"use_bias"`       // ERNIE: in every linear layer
+	AttentionBias *bool `json:"attention_bias"` // llama, qwen3: in q, k, v and o
+	MLPBias       *bool `json:"mlp_bias"`       // llama: in gate, up and down
 
 	RopeTheta      *float64 `json:"rope_theta"`
 	RopeScaling    *hfRope  `json:"rope_scaling"`
 	RopeParameters *hfRope  `json:"rope_parameters"`
-	Compression    *float64 `json:"compression_ratio"` // of positions, in the checkpoints' own code
+	Partial        *float64 `json:"partial_rotary_factor"`
+	Compression    *float64 `json:"compression_ratio"` // of positions, in ERNIE's own code
+
+	UseSlidingWindow *bool `json:"use_sliding_window"`
+	SlidingWindow    *int  `json:"sliding_window"`
+
+	hfMoE
 
 	DType      json.RawMessage `json:"dtype"`
 	TorchDType json.RawMessage `json:"torch_dtype"`
@@ -47,13 +48,6 @@ type hfConfig struct {
 
 	Quantization json.RawMessage `json:"quantization_config"`
 	Compressed   json.RawMessage `json:"compression_config"`
-}
-
-type hfRope struct {
-	Theta   *float64 `json:"rope_theta"`
-	Type    *string  `json:"rope_type"`
-	OldType *string  `json:"type"`
-	Partial *float64 `json:"partial_rotary_factor"`
 }
 
 // hfGeneration is the part of generation_config.json that matters.
@@ -114,15 +108,19 @@ func parseConfig(config, generation []byte) (*Config, error) {
 }
 
 func (h *hfConfig) config() (*Config, error) {
-	if err := h.supported(); err != nil {
+	f, err := h.family()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.supported(f); err != nil {
 		return nil, err
 	}
 	c := &Config{
-		Architecture: architecture, BOS: -1,
-		// What transformers assumes when the file says nothing.
-		MaxPositions: 131072, RMSNormEps: 1e-5, RopeTheta: 500000, TieEmbeddings: true,
+		Architecture: f.name, BOS: -1,
+		MaxPositions: f.maxPositions, RMSNormEps: f.eps, RopeTheta: f.theta, TieEmbeddings: f.tied,
+		RopeHalfSplit: f.halfSplit, QKVBias: f.qkvBias, QKNorm: f.qkNorm,
 	}
-	for _, f := range []struct {
+	for _, size := range []struct {
 		name string
 		from *int
 		to   *int
@@ -133,26 +131,31 @@ func (h *hfConfig) config() (*Config, error) {
 		{"num_attention_heads", h.NumHeads, &c.NumHeads},
 		{"vocab_size", h.VocabSize, &c.VocabSize},
 	} {
-		if f.from == nil {
-			return nil, fmt.Errorf("%s is missing", f.name)
+		if size.from == nil {
+			return nil, fmt.Errorf("%s is missing", size.name)
 		}
-		*f.to = *f.from
+		*size.to = *size.from
 	}
 	set(&c.MaxPositions, h.MaxPositions)
 	set(&c.RMSNormEps, h.RMSNormEps)
-	set(&c.UseBias, h.UseBias)
+	c.UseBias = h.bias()
 	set(&c.TieEmbeddings, h.TieEmbeddings)
 	c.NumKVHeads = c.NumHeads
 	set(&c.NumKVHeads, h.NumKVHeads)
-	if h.HeadDim != nil {
+	switch {
+	case h.HeadDim != nil:
 		c.HeadDim = *h.HeadDim
-	} else if c.NumHeads > 0 {
+	case f.headDim != 0:
+		c.HeadDim = f.headDim
+	case c.NumHeads > 0:
 		c.HeadDim = c.HiddenSize / c.NumHeads
 	}
-	set(&c.RopeTheta, h.RopeTheta)
-	for _, r := range []*hfRope{h.RopeScaling, h.RopeParameters} {
-		if r != nil {
-			set(&c.RopeTheta, r.Theta)
+	if err := h.rope(c); err != nil {
+		return nil, err
+	}
+	if f.moe {
+		if c.MoE, err = h.moe(c); err != nil {
+			return nil, err
 		}
 	}
 	c.RopeFrequenciesBF16 = h.castWhole()
@@ -174,16 +177,7 @@ func set[T any](to, from *T) {
 }
 
 // supported refuses, by name, what would be computed wrongly.
-func (h *hfConfig) supported() error {
-	known := "supported is ERNIE-4.5 dense: " + strings.Join(architectures, " or ") + ", model_type " + architecture
-	switch {
-	case len(h.Architectures) == 0 && h.ModelType == "":
-		return fmt.Errorf("names no architecture; %s", known)
-	case len(h.Architectures) == 0 && h.ModelType != architecture:
-		return fmt.Errorf("model_type %q is not supported; %s", h.ModelType, known)
-	case len(h.Architectures) > 0 && !slices.ContainsFunc(h.Architectures, func(a string) bool { return slices.Contains(architectures, a) }):
-		return fmt.Errorf("architecture %q is not supported; %s", strings.Join(h.Architectures, ", "), known)
-	}
+func (h *hfConfig) supported(f *family) error {
 	if !isNull(h.Quantization) {
 		var q struct {
 			Method string `json:"quant_method"`
@@ -202,96 +196,13 @@ func (h *hfConfig) supported() error {
 	if h.Compression != nil && *h.Compression != 1 {
 		return fmt.Errorf("compression_ratio %v is not supported; 1 is", *h.Compression)
 	}
-	for _, r := range []struct {
-		field string
-		rope  *hfRope
-	}{{"rope_scaling", h.RopeScaling}, {"rope_parameters", h.RopeParameters}} {
-		if r.rope == nil {
-			continue
-		}
-		for _, t := range []*string{r.rope.Type, r.rope.OldType} {
-			if t != nil && *t != "default" {
-				return fmt.Errorf("%s: rope type %q is not supported; default is", r.field, *t)
-			}
-		}
-		if p := r.rope.Partial; p != nil && *p != 1 {
-			return fmt.Errorf("%s: partial_rotary_factor %v is not supported; 1 is", r.field, *p)
-		}
+	if h.Partial != nil && *h.Partial != 1 {
+		return fmt.Errorf("partial_rotary_factor %v is not supported; 1 is", *h.Partial)
 	}
-	return nil
-}
-
-// validate checks that the numbers make sense and that the kernels can work with them. Whatever it lets through cannot
-// overflow an int when tensor sizes are computed.
-func (c *Config) validate() error {
-	if c.Architecture != architecture {
-		return fmt.Errorf("architecture %q is not supported; %s is", c.Architecture, architecture)
+	if err := h.biasSupported(f); err != nil {
+		return err
 	}
-	for _, f := range []struct {
-		name              string
-		value, max, every int
-	}{
-		{"hidden_size", c.HiddenSize, 1 << 16, 8},
-		{"intermediate_size", c.IntermediateSize, 1 << 20, 8},
-		{"num_hidden_layers", c.NumLayers, 1024, 1},
-		{"num_attention_heads", c.NumHeads, 1024, 1},
-		{"num_key_value_heads", c.NumKVHeads, 1024, 1},
-		{"head_dim", c.HeadDim, 256, 16},
-		{"vocab_size", c.VocabSize, 1 << 24, 1},
-		{"max_position_embeddings", c.MaxPositions, 1 << 24, 1},
-	} {
-		switch {
-		case f.value < 1 || f.value > f.max:
-			return fmt.Errorf("%s is %d, want 1 to %d", f.name, f.value, f.max)
-		case f.value%f.every != 0:
-			return fmt.Errorf("%s is %d, want a multiple of %d", f.name, f.value, f.every)
-		}
-	}
-	if c.NumHeads%c.NumKVHeads != 0 {
-		return fmt.Errorf("num_attention_heads %d is no multiple of num_key_value_heads %d", c.NumHeads, c.NumKVHeads)
-	}
-	if q := c.NumHeads * c.HeadDim; q > 1<<17 {
-		return fmt.Errorf("num_attention_heads %d times head_dim %d is %d, want at most %d", c.NumHeads, c.HeadDim, q, 1<<17)
-	}
-	if !(c.RMSNormEps > 0 && c.RMSNormEps < 1) {
-		return fmt.Errorf("rms_norm_eps is %v, want more than 0 and less than 1", c.RMSNormEps)
-	}
-	if !(c.RopeTheta >= 1 && c.RopeTheta <= 1e12) {
-		return fmt.Errorf("rope_theta is %v, want 1 to 1e12", c.RopeTheta)
-	}
-	for _, id := range c.EOS {
-		if id < 0 || int(id) >= c.VocabSize {
-			return fmt.Errorf("eos_token_id %d is outside the vocabulary of %d", id, c.VocabSize)
-		}
-	}
-	if c.BOS < -1 || int(c.BOS) >= c.VocabSize {
-		return fmt.Errorf("bos_token_id %d is outside the vocabulary of %d", c.BOS, c.VocabSize)
-	}
-	return c.Sampling.validate()
-}
-
-func (s *Sampling) validate() error {
-	for _, f := range []struct {
-		name     string
-		value    *float64
-		min, max float64
-	}{
-		{"temperature", s.Temperature, 0, 100},
-		{"top_p", s.TopP, math.SmallestNonzeroFloat64, 1},
-		{"min_p", s.MinP, 0, 1},
-		{"repetition_penalty", s.RepetitionPenalty, math.SmallestNonzeroFloat64, 100},
-	} {
-		if f.value != nil && !(*f.value >= f.min && *f.value <= f.max) {
-			return fmt.Errorf("sampling default %s is %v, want %v to %v", f.name, *f.value, f.min, f.max)
-		}
-	}
-	if s.TopK != nil && *s.TopK < -1 {
-		return fmt.Errorf("sampling default top_k is %d, want -1 or more", *s.TopK)
-	}
-	if s.MaxNewTokens != nil && *s.MaxNewTokens < 1 {
-		return fmt.Errorf("sampling default max_new_tokens is %d, want 1 or more", *s.MaxNewTokens)
-	}
-	return nil
+	return h.windowSupported(f)
 }
 
 // tokenIDs reads one id or a list of ids; null and nothing give none.

@@ -54,11 +54,11 @@ type quantized struct {
 }
 
 // Quantized converts the matrices of a source while their rows are read, on all processors. f is asked once for each
-// matrix. Only f32, f16 and bf16 can be converted; asking for anything else gives an error when the tensor is used.
+// matrix, but for the routers of experts: those stay as they are, since a small error there sends a token elsewhere. Only f32, f16 and bf16 can be converted; asking for anything else gives an error when the tensor is used.
 func Quantized(src Source, f func(name string, info Info) quant.Format) Source {
 	q := &quantized{Source: src, formats: map[string]quant.Format{}}
 	for _, s := range Tensors(src.Config()) {
-		if s.Vector {
+		if s.Vector || s.Router {
 			continue
 		}
 		if info, err := src.Info(s.Name); err == nil {

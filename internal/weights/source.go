@@ -78,6 +78,12 @@ type MoE struct {
 	Interval         int     `json:"interval"`           // and those whose (index+1) is no multiple of it
 }
 
+// The most experts of a layer, and the most that a token is sent to, that the kernels take.
+const (
+	MaxExperts = 512
+	MaxTopK    = 16
+)
+
 // Sparse says whether a layer is a mixture of experts.
 func (c *Config) Sparse(layer int) bool {
 	m := c.MoE

@@ -38,7 +38,7 @@ const SyntheticPrefix = "synthetic:"
 // syntheticModels are the models that OpenSynthetic knows.
 var syntheticModels = map[string]Config{
 	"ernie-4.5-0.3b": {
-		Architecture: architecture, Name: SyntheticPrefix + "ernie-4.5-0.3b",
+		Architecture: "ernie4_5", Name: SyntheticPrefix + "ernie-4.5-0.3b",
 		HiddenSize: 1024, IntermediateSize: 3072, NumLayers: 18, NumHeads: 16, NumKVHeads: 2, HeadDim: 128, SyntheticTokenizer: true,
 		VocabSize: 103424, MaxPositions: 131072, RMSNormEps: 1e-5, RopeTheta: 500000, TieEmbeddings: true,
 		EOS: []int32{2}, BOS: 1,

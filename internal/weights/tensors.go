@@ -12,6 +12,7 @@ type Shape struct {
 	Name    string
 	Rows, K int
 	Vector  bool
+	Router  bool // the matrix that chooses experts
 }
 
 // String is the shape as checkpoints write it.
@@ -22,36 +23,100 @@ func (s Shape) String() string {
 	return fmt.Sprintf("[%d %d]", s.Rows, s.K)
 }
 
-// Tensors lists every tensor that a dense ERNIE-4.5 model has, in the order in which a model is loaded: embedding, layers,
-// last norm, LM head when it has its own.
+// Tensors lists every tensor that a model has, in the order in which it is loaded: embedding, layers, last norm, LM head when
+// it has its own.
 func Tensors(c *Config) []Shape {
-	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	var out []Shape
-	vector := func(name string, n int) { out = append(out, Shape{Name: name, Rows: 1, K: n, Vector: true}) }
-	linear := func(name string, rows, k int) {
-		out = append(out, Shape{Name: name + ".weight", Rows: rows, K: k})
-		if c.UseBias {
-			vector(name+".bias", rows)
+	l := lister{c: c}
+	l.matrix("model.embed_tokens.weight", c.VocabSize, c.HiddenSize)
+	for i := range c.NumLayers {
+		p := "model.layers." + strconv.Itoa(i) + "."
+		l.attention(p)
+		l.vector(p+"post_attention_layernorm.weight", c.HiddenSize)
+		if c.Sparse(i) {
+			l.experts(p + "mlp.")
+		} else {
+			l.mlp(p+"mlp.", c.IntermediateSize)
 		}
 	}
-	out = append(out, Shape{Name: "model.embed_tokens.weight", Rows: c.VocabSize, K: c.HiddenSize})
-	for l := range c.NumLayers {
-		p := "model.layers." + strconv.Itoa(l) + "."
-		vector(p+"input_layernorm.weight", c.HiddenSize)
-		linear(p+"self_attn.q_proj", q, c.HiddenSize)
-		linear(p+"self_attn.k_proj", kv, c.HiddenSize)
-		linear(p+"self_attn.v_proj", kv, c.HiddenSize)
-		linear(p+"self_attn.o_proj", c.HiddenSize, q)
-		vector(p+"post_attention_layernorm.weight", c.HiddenSize)
-		linear(p+"mlp.gate_proj", c.IntermediateSize, c.HiddenSize)
-		linear(p+"mlp.up_proj", c.IntermediateSize, c.HiddenSize)
-		linear(p+"mlp.down_proj", c.HiddenSize, c.IntermediateSize)
-	}
-	vector("model.norm.weight", c.HiddenSize)
+	l.vector("model.norm.weight", c.HiddenSize)
 	if !c.TieEmbeddings {
-		out = append(out, Shape{Name: "lm_head.weight", Rows: c.VocabSize, K: c.HiddenSize})
+		l.matrix("lm_head.weight", c.VocabSize, c.HiddenSize)
 	}
-	return out
+	return l.list
+}
+
+// lister collects the tensors of a model.
+type lister struct {
+	c    *Config
+	list []Shape
+}
+
+func (l *lister) vector(name string, n int) {
+	l.list = append(l.list, Shape{Name: name, Rows: 1, K: n, Vector: true})
+}
+
+func (l *lister) matrix(name string, rows, k int) {
+	l.list = append(l.list, Shape{Name: name, Rows: rows, K: k})
+}
+
+func (l *lister) linear(name string, rows, k int, bias bool) {
+	l.matrix(name+".weight", rows, k)
+	if bias {
+		l.vector(name+".bias", rows)
+	}
+}
+
+func (l *lister) attention(p string) {
+	c := l.c
+	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	l.vector(p+"input_layernorm.weight", c.HiddenSize)
+	l.linear(p+"self_attn.q_proj", q, c.HiddenSize, c.UseBias || c.QKVBias)
+	l.linear(p+"self_attn.k_proj", kv, c.HiddenSize, c.UseBias || c.QKVBias)
+	l.linear(p+"self_attn.v_proj", kv, c.HiddenSize, c.UseBias || c.QKVBias)
+	if c.QKNorm {
+		l.vector(p+"self_attn.q_norm.weight", c.HeadDim)
+		l.vector(p+"self_attn.k_norm.weight", c.HeadDim)
+	}
+	l.linear(p+"self_attn.o_proj", c.HiddenSize, q, c.UseBias)
+}
+
+func (l *lister) mlp(p string, size int) {
+	l.linear(p+"gate_proj", size, l.c.HiddenSize, l.c.UseBias)
+	l.linear(p+"up_proj", size, l.c.HiddenSize, l.c.UseBias)
+	l.linear(p+"down_proj", l.c.HiddenSize, size, l.c.UseBias)
+}
+
+// experts are those of one layer: the router, then all gates, all ups and all downs, as they lie together on the device.
+func (l *lister) experts(p string) {
+	m, hidden := l.c.MoE, l.c.HiddenSize
+	l.list = append(l.list, Shape{Name: p + "gate.weight", Rows: m.NumExperts, K: hidden, Router: true})
+	l.vector(p+"moe_statics.e_score_correction_bias", m.NumExperts)
+	for _, part := range []struct {
+		name    string
+		rows, k int
+	}{{"gate_proj", m.ExpertSize, hidden}, {"up_proj", m.ExpertSize, hidden}, {"down_proj", hidden, m.ExpertSize}} {
+		for e := range m.NumExperts {
+			l.matrix(p+"experts."+strconv.Itoa(e)+"."+part.name+".weight", part.rows, part.k)
+		}
+	}
+	if m.SharedExpertSize > 0 {
+		l.mlp(p+"shared_experts.", m.SharedExpertSize)
+	}
+}
+
+// Parameters counts the weights of a model, and those that take part in computing one token: all but the experts that it is
+// not sent to.
+func Parameters(c *Config) (all, active int64) {
+	for _, t := range Tensors(c) {
+		all += int64(t.Rows) * int64(t.K)
+	}
+	active = all
+	for i := range c.NumLayers {
+		if c.Sparse(i) {
+			active -= 3 * int64(c.MoE.NumExperts-c.MoE.TopK) * int64(c.MoE.ExpertSize) * int64(c.HiddenSize)
+		}
+	}
+	return all, active
 }
 
 // maxReported is how many faulty tensors an error lists.
