@@ -3,6 +3,7 @@ package weights
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -32,8 +33,6 @@ const maxOpenShards = 3
 
 // bundle is a Source that reads a Store.
 type bundle struct {
-	naturalOrder
-
 	store   Store
 	m       *Manifest
 	tensors map[string]*ManifestTensor
@@ -208,6 +207,9 @@ func (b *bundle) shard(ctx context.Context, index int) (Blob, error) {
 				b.left[index] += r.Scales.Size
 			}
 		}
+		if t.Order != nil && t.Order.Shard == index {
+			b.left[index] += t.Order.Size
+		}
 	}
 	return blob, nil
 }
@@ -300,6 +302,32 @@ func (b *bundle) Vector(ctx context.Context, name string) ([]float32, error) {
 	out := make([]float32, t.K)
 	decodeFloats(t.format.Kind, raw, out)
 	return out, nil
+}
+
+// Order reads the order of a tensor's columns and checks that it is one.
+func (b *bundle) Order(ctx context.Context, name string) ([]int32, error) {
+	b.release()
+	t, err := b.tensor(name)
+	if err != nil || t.Order == nil {
+		return nil, err
+	}
+	seg, err := b.segment(ctx, name, *t.Order, 0, t.Order.Size)
+	if err != nil {
+		return nil, err
+	}
+	where := b.m.Shards[t.Order.Shard].File
+	raw, err := seg.Load(nil)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %s: tensor %q: %w", where, name, err)
+	}
+	order := make([]int32, t.K)
+	for i := range order {
+		order[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	if err := checkOrder(order); err != nil {
+		return nil, fmt.Errorf("weights: %s: tensor %q: order: %w", where, name, err)
+	}
+	return order, nil
 }
 
 func (b *bundle) File(ctx context.Context, name string) ([]byte, error) {

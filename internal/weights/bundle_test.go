@@ -412,7 +412,8 @@ func TestHostileManifest(t *testing.T) {
 		{"deep", []byte(strings.Repeat(`{"a":`, 100000)), "broken JSON"},
 		{"large", make([]byte, maxManifestBytes+1), "larger than"},
 		{"format", set("format", "zip"), `format is "zip"`},
-		{"version", set("version", 1), "version is 1; this program reads version 0"},
+		{"version", set("version", 2), "version is 2; this program reads versions 0 to 1"},
+		{"negative version", set("version", -1), "version is -1"},
 		{"no version", set("version", nil), "version is missing"},
 		{"config", set("config.head_dim", 17), "config: head_dim is 17"},
 		{"architecture", set("config.architecture", "mamba"), `architecture "mamba" is not supported`},
@@ -435,7 +436,7 @@ func TestHostileManifest(t *testing.T) {
 		{"more rows", set("tensors.0.rows", 41), "the runs have 40 rows, the tensor has 41"},
 		{"2^62 rows", set("tensors.0.rows", 1<<62), "shape"},
 		{"negative k", set("tensors.0.k", -8), "shape"},
-		{"k", set("tensors.0.k", 40), "size is 2560, the rows take 3200"},
+		{"k", set("tensors.0.k", 40), "size is 2560, want 3200"},
 		{"run rows", set("tensors.0.runs.0.rows", 1<<40), "rows"},
 		{"no rows", set("tensors.0.runs.0.rows", 0), "run 0 has 0 rows"},
 		{"no runs", set("tensors.0.runs", []any{}), "the runs have 0 rows"},
@@ -444,10 +445,14 @@ func TestHostileManifest(t *testing.T) {
 		{"offset", set("tensors.0.runs.0.data.offset", 1<<62), "bytes at 4611686018427387904 of shard 0"},
 		{"negative offset", set("tensors.0.runs.0.data.offset", -16), "bytes at -16"},
 		{"odd offset", set("tensors.0.runs.0.data.offset", 2), "no multiple of 4"},
-		{"size", set("tensors.0.runs.0.data.size", 2564), "size is 2564, the rows take 2560"},
+		{"size", set("tensors.0.runs.0.data.size", 2564), "size is 2564, want 2560"},
 		{"overlap", set("tensors.1.runs.0.data.offset", 0), "overlap"},
 		{"scales", set("tensors.0.runs.0.scales", map[string]any{"shard": 0, "offset": 0, "size": 4}), "takes 0 bytes of scales"},
 		{"no scales", set("tensors.0.format", "q8g8"), "bytes of scales"},
+		{"size of an order", set("tensors.0.order", map[string]any{"shard": 0, "offset": 0, "size": 132}), "order: size is 132, want 128"},
+		{"order among the rows", set("tensors.0.order", map[string]any{"shard": 0, "offset": 0, "size": 128}), "overlap"},
+		{"order of 2^63", set("tensors.0.order", map[string]any{"shard": 0, "offset": 0, "size": big}), "does not fit"},
+		{"order elsewhere", set("tensors.0.order", map[string]any{"shard": 1, "offset": 0, "size": 128}), "order: shard 1 of 1"},
 		{"tensor missing", set("tensors.0.name", "other"), "model.embed_tokens.weight"},
 		{"no shards", set("shards", []any{}), "shard 0 of 0"},
 	} {
@@ -478,6 +483,11 @@ func FuzzManifest(f *testing.F) {
 	}
 	f.Add(raw)
 	f.Add([]byte(`{"format":"pagelight-bundle","version":0}`))
+	dir = packed(f, orderedSource{src}, BundleOptions{})
+	if raw, err = os.ReadFile(filepath.Join(dir, ManifestFile)); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
 	store := DirStore(dir)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b, err := OpenBundle(t.Context(), manifestStore{store, raw})
@@ -488,6 +498,9 @@ func FuzzManifest(f *testing.F) {
 		for _, s := range Tensors(b.Config()) {
 			if int64(s.Rows)*int64(s.K) > 1<<22 {
 				continue
+			}
+			if order, err := b.Order(t.Context(), s.Name); err == nil && order != nil && len(order) != s.K {
+				t.Fatalf("%s: order of %d columns for %d", s.Name, len(order), s.K)
 			}
 			r, err := b.Rows(t.Context(), s.Name, 0, s.Rows)
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 // The bundle format; docs/bundle.md describes it.
 const (
 	bundleFormat  = "pagelight-bundle"
-	bundleVersion = 0
+	bundleVersion = 1 // version 0 had fewer formats and no order; what it says means the same
 
 	// ManifestFile is the manifest's name in a bundle.
 	ManifestFile = "manifest.json"
@@ -72,6 +72,8 @@ type ManifestTensor struct {
 	K      int    `json:"k"`
 	Format string `json:"format"` // as quant.Format.String writes it
 	Runs   []Run  `json:"runs"`
+	// Order says which input each column belongs to: K little-endian u32, a permutation of 0 to K-1. Nil: its own.
+	Order *Span `json:"order,omitempty"`
 
 	format quant.Format
 	first  []int // row at which each run begins
@@ -121,12 +123,11 @@ func parseManifest(raw []byte) (*Manifest, error) {
 	if head.Format != bundleFormat {
 		return nil, fmt.Errorf("format is %q, want %q", head.Format, bundleFormat)
 	}
-	if head.Version == nil || *head.Version != bundleVersion {
-		found := "missing"
-		if head.Version != nil {
-			found = fmt.Sprint(*head.Version)
-		}
-		return nil, fmt.Errorf("version is %s; this program reads version %d", found, bundleVersion)
+	if head.Version == nil {
+		return nil, fmt.Errorf("version is missing; this program reads versions 0 to %d", bundleVersion)
+	}
+	if *head.Version < 0 || *head.Version > bundleVersion {
+		return nil, fmt.Errorf("version is %d; this program reads versions 0 to %d", *head.Version, bundleVersion)
 	}
 	m := new(Manifest)
 	if err := decodeJSON(raw, m); err != nil {
@@ -247,6 +248,12 @@ func (t *ManifestTensor) check(shards []ManifestShard, spans [][]Span) error {
 	if rows != t.Rows {
 		return fmt.Errorf("the runs have %d rows, the tensor has %d", rows, t.Rows)
 	}
+	if t.Order != nil {
+		if err := t.Order.check(shards, 4*int64(t.K)); err != nil {
+			return fmt.Errorf("order: %w", err)
+		}
+		spans[t.Order.Shard] = append(spans[t.Order.Shard], *t.Order)
+	}
 	return nil
 }
 
@@ -255,7 +262,7 @@ func (s Span) check(shards []ManifestShard, size int64) error {
 		return fmt.Errorf("shard %d of %d", s.Shard, len(shards))
 	}
 	if s.Size != size {
-		return fmt.Errorf("size is %d, the rows take %d", s.Size, size)
+		return fmt.Errorf("size is %d, want %d", s.Size, size)
 	}
 	if all := shards[s.Shard].Size; s.Offset < 0 || s.Offset > all || s.Size > all-s.Offset {
 		return fmt.Errorf("%d bytes at %d of shard %d, which has %d", s.Size, s.Offset, s.Shard, all)

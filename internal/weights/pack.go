@@ -232,6 +232,9 @@ func (p *packer) addMatrix(s Shape) error {
 	}
 	f := info.Format
 	t := ManifestTensor{Name: s.Name, Rows: s.Rows, K: s.K, Format: f.String()}
+	if t.Order, err = p.addOrder(s); err != nil {
+		return err
+	}
 	rowBytes := int64(f.RowBytes(s.K))
 	both := rowBytes + int64(f.ScaleBytes(s.K))
 	for lo := 0; lo < s.Rows; {
@@ -254,6 +257,33 @@ func (p *packer) addMatrix(s Shape) error {
 	p.m.Recipe.Formats[t.Format]++
 	p.m.Tensors = append(p.m.Tensors, t)
 	return nil
+}
+
+// addOrder writes the order of a matrix's columns where it is not their own. It lies before the rows, since a model asks for it
+// first.
+func (p *packer) addOrder(s Shape) (*Span, error) {
+	order, err := p.src.Order(p.ctx, s.Name)
+	if err != nil || order == nil {
+		return nil, err
+	}
+	if len(order) != s.K {
+		return nil, fmt.Errorf("weights: tensor %q: order of %d columns for %d", s.Name, len(order), s.K)
+	}
+	if err := checkOrder(order); err != nil {
+		return nil, fmt.Errorf("weights: tensor %q: order: %w", s.Name, err)
+	}
+	p.row = grow(p.row, 4*len(order))
+	for i, from := range order {
+		binary.LittleEndian.PutUint32(p.row[4*i:], uint32(from))
+	}
+	if p.size > 0 && alignUp(p.size)+int64(len(p.row)) > p.cap {
+		if err := p.finishShard(); err != nil {
+			return nil, err
+		}
+	}
+	span, err := p.add(p.row)
+	p.done -= span.Size // no weights, so not part of the total
+	return &span, err
 }
 
 // addRun writes rows lo to hi-1: all of their data, then all of their scales.
