@@ -40,7 +40,12 @@ func (s *fsStore) Manifest(context.Context) ([]byte, error) {
 }
 
 func (s *fsStore) Shard(_ context.Context, file string, _ int64) (Blob, error) {
-	f, size, err := openRegular(s.fsys, file)
+	return openBlob(s.fsys, file)
+}
+
+// openBlob opens a file that can be read at an offset.
+func openBlob(fsys fs.FS, name string) (Blob, error) {
+	f, size, err := openRegular(fsys, name)
 	if err != nil {
 		return nil, err
 	}
