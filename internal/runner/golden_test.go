@@ -43,7 +43,7 @@ func devices(t *testing.T) map[string]func() gpu.Device {
 }
 
 func TestGoldens(t *testing.T) {
-	for _, model := range []string{"ernie", "ernie-bias-untied"} {
+	for _, model := range []string{"ernie", "ernie-bias-untied", "ernie-awq", "ernie-gptq"} {
 		for name, open := range devices(t) {
 			for _, kv := range []struct {
 				kv  quant.KVType

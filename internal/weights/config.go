@@ -45,9 +45,6 @@ type hfConfig struct {
 
 	EOS json.RawMessage `json:"eos_token_id"`
 	BOS json.RawMessage `json:"bos_token_id"`
-
-	Quantization json.RawMessage `json:"quantization_config"`
-	Compressed   json.RawMessage `json:"compression_config"`
 }
 
 // hfGeneration is the part of generation_config.json that matters.
@@ -178,18 +175,6 @@ func set[T any](to, from *T) {
 
 // supported refuses, by name, what would be computed wrongly.
 func (h *hfConfig) supported(f *family) error {
-	if !isNull(h.Quantization) {
-		var q struct {
-			Method string `json:"quant_method"`
-		}
-		if json.Unmarshal(h.Quantization, &q) != nil || q.Method == "" {
-			q.Method = "of an unnamed method"
-		}
-		return fmt.Errorf("quantization_config: weights quantized by another tool (%s) are not supported; open the f32, f16 or bf16 checkpoint and let it be quantized here", q.Method)
-	}
-	if !isNull(h.Compressed) {
-		return errors.New("compression_config: compressed weights are not supported; f32, f16 and bf16 are")
-	}
 	if h.HiddenAct != nil && *h.HiddenAct != "silu" {
 		return fmt.Errorf("hidden_act %q is not supported; silu is", *h.HiddenAct)
 	}

@@ -27,8 +27,6 @@ const (
 
 // dirSource is a Hugging Face directory.
 type dirSource struct {
-	naturalOrder
-
 	cfg     *Config
 	fsys    fs.FS
 	at      string // what to put before file names in errors: the directory
@@ -36,6 +34,12 @@ type dirSource struct {
 	tensors map[string]dirTensor
 	listed  string // the file that lists the tensors, for errors about missing ones
 	buf     []byte
+
+	// Of checkpoints that another tool quantized:
+	scheme   scheme
+	packed   map[string]*packedPart // its matrices, none of which are in tensors
+	scales   []byte
+	unpacker unpacker
 }
 
 // dirTensor is a tensor, or a run of rows of one, in a file.
@@ -101,8 +105,14 @@ func openDir(fsys fs.FS, at, name string) (_ Source, err error) {
 		return nil, fmt.Errorf("weights: %s/%w", at, err)
 	}
 	d.cfg.Name = name
+	if d.scheme, err = d.quantization(config); err != nil {
+		return nil, err
+	}
 	if err := d.openWeights(); err != nil {
 		return nil, err
+	}
+	if d.scheme != nil {
+		d.assemble()
 	}
 	d.translate()
 	if err := Check(d); err != nil {
@@ -253,12 +263,13 @@ func (d *dirSource) add(f *Safetensors, name string) {
 func (d *dirSource) translate() {
 	c := d.cfg
 	q, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	for _, name := range slices.Sorted(maps.Keys(d.tensors)) {
-		t, as := d.tensors[name], name
+	names := slices.Concat(slices.Collect(maps.Keys(d.tensors)), slices.Collect(maps.Keys(d.packed)))
+	slices.Sort(names)
+	for _, name := range names {
+		as := name
 		if rest, ok := strings.CutPrefix(name, "ernie."); ok && !d.Has("model."+rest) {
 			as = "model." + rest
-			delete(d.tensors, name)
-			d.tensors[as] = t
+			d.rename(name, as)
 		}
 		for _, fused := range []struct {
 			part  string
@@ -268,15 +279,31 @@ func (d *dirSource) translate() {
 			{".self_attn.qkv_proj.", []string{".self_attn.q_proj.", ".self_attn.k_proj.", ".self_attn.v_proj."}, []int{q, kv, kv}},
 			{".mlp.up_gate_proj.", []string{".mlp.gate_proj.", ".mlp.up_proj."}, []int{c.IntermediateSize, c.IntermediateSize}},
 		} {
-			if strings.Contains(as, fused.part) && d.split(as, t, fused.part, fused.names, fused.rows) {
+			if strings.Contains(as, fused.part) && d.split(as, fused.part, fused.names, fused.rows) {
 				delete(d.tensors, as)
+				delete(d.packed, as)
 			}
 		}
 	}
 }
 
+func (d *dirSource) rename(name, as string) {
+	if t, ok := d.tensors[name]; ok {
+		d.tensors[as] = t
+		delete(d.tensors, name)
+	}
+	if p, ok := d.packed[name]; ok {
+		d.packed[as] = p
+		delete(d.packed, name)
+	}
+}
+
 // split enters the parts of a fused tensor; false when its shape is not that of the parts together.
-func (d *dirSource) split(name string, t dirTensor, part string, names []string, rows []int) bool {
+func (d *dirSource) split(name, part string, names []string, rows []int) bool {
+	if d.packed[name] != nil {
+		return d.splitPacked(name, part, names, rows)
+	}
+	t := d.tensors[name]
 	total, vector := 0, len(t.shape) == 1
 	for _, n := range rows {
 		total += n
@@ -302,11 +329,18 @@ func (d *dirSource) split(name string, t dirTensor, part string, names []string,
 func (d *dirSource) Config() *Config { return d.cfg }
 
 func (d *dirSource) Has(name string) bool {
+	return d.packed[name] != nil || d.hasTensor(name)
+}
+
+func (d *dirSource) hasTensor(name string) bool {
 	_, ok := d.tensors[name]
 	return ok
 }
 
 func (d *dirSource) where(name string) string {
+	if p := d.packed[name]; p != nil {
+		return p.m.file
+	}
 	if t, ok := d.tensors[name]; ok {
 		return t.file.name
 	}
@@ -317,7 +351,7 @@ func (d *dirSource) where(name string) string {
 func (d *dirSource) tensor(name string) (dirTensor, quant.Format, error) {
 	t, ok := d.tensors[name]
 	if !ok {
-		return t, quant.Format{}, fmt.Errorf("weights: %s: tensor %q: %w", d.where(name), name, ErrNoTensor)
+		return t, quant.Format{}, fmt.Errorf("weights: %s: tensor %q: %w%s", d.where(name), name, ErrNoTensor, d.unexplained(name))
 	}
 	f, err := floatFormat(t.dtype)
 	if err == nil && t.k == 0 {
@@ -329,7 +363,21 @@ func (d *dirSource) tensor(name string) (dirTensor, quant.Format, error) {
 	return t, f, nil
 }
 
+// unexplained says why a tensor may be missing: it was quantized, and nothing says how.
+func (d *dirSource) unexplained(name string) string {
+	module := strings.TrimSuffix(name, ".weight")
+	for _, suffix := range []string{".qweight", ".weight_packed"} {
+		if d.hasTensor(module + suffix) {
+			return fmt.Sprintf(", but %s is there, and config.json has no quantization_config that fits it", module+suffix)
+		}
+	}
+	return ""
+}
+
 func (d *dirSource) Info(name string) (Info, error) {
+	if p := d.packed[name]; p != nil {
+		return p.info()
+	}
 	t, f, err := d.tensor(name)
 	if err != nil {
 		return Info{}, err
@@ -338,6 +386,9 @@ func (d *dirSource) Info(name string) (Info, error) {
 }
 
 func (d *dirSource) Rows(ctx context.Context, name string, lo, hi int) (Rows, error) {
+	if p := d.packed[name]; p != nil {
+		return d.packedRows(ctx, name, p, lo, hi)
+	}
 	t, f, err := d.tensor(name)
 	if err != nil {
 		return Rows{}, err
@@ -365,6 +416,9 @@ func (d *dirSource) Rows(ctx context.Context, name string, lo, hi int) (Rows, er
 }
 
 func (d *dirSource) Vector(ctx context.Context, name string) ([]float32, error) {
+	if p := d.packed[name]; p != nil {
+		return nil, fmt.Errorf("weights: %s: tensor %q is a quantized matrix, want a vector", p.m.file, name)
+	}
 	t, f, err := d.tensor(name)
 	if err != nil {
 		return nil, err

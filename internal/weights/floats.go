@@ -18,7 +18,14 @@ func floatFormat(dtype string) (quant.Format, error) {
 	case "BF16":
 		return quant.Format{Kind: quant.BF16}, nil
 	}
-	return quant.Format{}, fmt.Errorf("is stored as %s; weights can be F32, F16 or BF16", dtype)
+	more := ""
+	switch dtype {
+	case "F8_E4M3":
+		more = ", or F8_E4M3 where quantization_config says how it is scaled"
+	case "F8_E5M2":
+		more = "; of 8-bit floats F8_E4M3 with a quantization_config"
+	}
+	return quant.Format{}, fmt.Errorf("is stored as %s; weights can be F32, F16 or BF16%s", dtype, more)
 }
 
 // decodeFloats turns stored values into f32; len(raw) is len(dst) times the size of one.

@@ -188,8 +188,6 @@ func TestHostileConfig(t *testing.T) {
 		{"rope scaling", `"rope_theta":500000`, `"rope_scaling":{"type":"yarn","factor":4}`, `rope_scaling: rope type "yarn" is not supported`},
 		{"rope parameters", `"rope_theta":500000`, `"rope_parameters":{"rope_type":"dynamic"}`, `rope_parameters: rope type "dynamic"`},
 		{"partial rope", `"rope_theta":500000`, `"rope_parameters":{"rope_type":"default","partial_rotary_factor":0.5}`, "partial_rotary_factor 0.5"},
-		{"quantized", `"head_dim":16`, `"head_dim":16,"quantization_config":{"quant_method":"awq","bits":4}`, "(awq)"},
-		{"quantized somehow", `"head_dim":16`, `"head_dim":16,"quantization_config":{}`, "quantization_config"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fsys, _ := smallModel(t)
