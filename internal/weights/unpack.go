@@ -121,7 +121,7 @@ func (u *unpacker) readCodes(ctx context.Context) (err error) {
 func readLines(ctx context.Context, t dirTensor, buf []byte, count, size, from, to int) ([]byte, error) {
 	n := to - from
 	if n == size { // whole lines: they lie together
-		from, to, n, size, count = 0, count*size, count*size, count*size, 1
+		n, size, count, from = count*size, count*size, 1, 0
 	}
 	buf = grow(buf, count*n)
 	for line := range count {
@@ -145,11 +145,10 @@ func readLines(ctx context.Context, t dirTensor, buf []byte, count, size, from, 
 func (u *unpacker) readScales(ctx context.Context) error {
 	g := &u.m.scales
 	width := quant.Format{Kind: g.kind}.RowBytes(1)
-	n, lines, first := u.hi-u.lo, 1, u.lo
+	n, first := u.hi-u.lo, 0
 	var err error
 	if g.byGroup {
-		lines = g.groups
-		u.raw, err = readLines(ctx, g.t, u.raw, lines, u.m.rows*width, u.lo*width, u.hi*width)
+		u.raw, err = readLines(ctx, g.t, u.raw, g.groups, u.m.rows*width, u.lo*width, u.hi*width)
 	} else {
 		first = u.lo / g.rowStep
 		last := (u.hi-1)/g.rowStep + 1
