@@ -268,3 +268,28 @@ func TestObserverIsToldEverythingOnce(t *testing.T) {
 		t.Errorf("done: %+v", rec.done)
 	}
 }
+
+// TestAnswersOfOneRequestComputeItsPromptOnce: the others find what the first has computed, but for what is no whole block.
+func TestAnswersOfOneRequestComputeItsPromptOnce(t *testing.T) {
+	var steps promptCounter
+	e := newFakeWith(t, &fakeExec{}, 64, sched.Config{MaxBatchedTokens: 256, MaxLogits: 4, MaxSeqs: 4}, &steps)
+	req := greedy(slices.Repeat([]int32{7}, 100), 3)
+	req.N = 4
+	if _, ids, _, err := collect(t.Context(), e, req); err != nil || len(ids) != 12 {
+		t.Fatalf("%v, %v", ids, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// What is found counts as computed for the prompt, but no step has it among its tokens.
+	if want := 100 + 3*(100-96) + 4*2; steps.tokens != want {
+		t.Errorf("%d tokens were computed, want %d", steps.tokens, want)
+	}
+}
+
+// promptCounter counts the tokens of all steps. The engine's goroutine writes it; it may be read once the engine is closed.
+type promptCounter struct{ tokens int }
+
+func (c *promptCounter) Step(r StepRecord) { c.tokens += r.Tokens }
+
+func (c *promptCounter) Done(AnswerRecord) {}

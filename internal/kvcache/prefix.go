@@ -42,6 +42,9 @@ func (p *Pool) Lookup(dst Table, c *Chain, tokens []int32, most int) Table {
 	return dst
 }
 
+// Caches reports whether full blocks can be found again at all.
+func (p *Pool) Caches() bool { return !p.noCache }
+
 // Count books that a sequence asked for so many tokens and found so many.
 func (p *Pool) Count(asked, found int) {
 	if !p.noCache {

@@ -232,7 +232,7 @@ func (s *Scheduler) preempt(q *Sequence) {
 //
 // Blocks are taken chunk by chunk, but a sequence is admitted only if its whole prompt, and what the running ones still
 // lack for theirs, would fit now. Otherwise prompts that cannot all fit would be computed side by side and then thrown
-// out again.
+// out again. Nor is one whose prompt another is computing: see awaits.
 func (s *Scheduler) admit() {
 	owed := 0 // blocks that running sequences lack for tokens that they have
 	for _, q := range s.running {
@@ -243,6 +243,9 @@ func (s *Scheduler) admit() {
 		q := s.waiting[0]
 		found := s.pool.Lookup(q.Table[:0], &q.chain, q.Tokens, q.LogitsFrom)
 		q.Table = found[:0] // keeps what it grew to
+		if s.awaits(q, len(found)) {
+			return
+		}
 		lack := s.pool.NumBlocksFor(len(q.Tokens)) - len(found)
 		if lack+owed+s.pool.NumFreeOf(found) > s.pool.NumFree() {
 			return
