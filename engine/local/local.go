@@ -26,7 +26,8 @@ const Builtin = "builtin"
 
 // Options say what to open.
 type Options struct {
-	// Model is a folder (Hugging Face or bundle), a file in one, "builtin", or "synthetic:NAME". Empty is "builtin".
+	// Model is a folder (Hugging Face, bundle, or one with a GGUF file), a file in one, "builtin", or "synthetic:NAME". Empty is
+	// "builtin".
 	Model string
 	// Device is "auto" (a hardware adapter, else whichever of software adapter and processor is faster for the model),
 	// "gpu" (any adapter, software ones too) or "cpu". Empty is "auto".
@@ -100,13 +101,32 @@ func openSource(model string) (weights.Source, error) {
 		case name == "manifest.json" || name == "config.json" || strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".safetensors.index.json"):
 			dir = filepath.Dir(model)
 		case strings.HasSuffix(name, ".gguf"):
-			return nil, fmt.Errorf("model %s: GGUF files are not supported; give the folder of the original checkpoint (config.json and safetensors)", model)
+			return weights.OpenGGUFFile(model)
 		default:
-			return nil, fmt.Errorf("model %s: neither a folder nor a .safetensors, config.json or manifest.json in one", model)
+			return nil, fmt.Errorf("model %s: neither a folder, nor a .gguf file, nor a .safetensors, config.json or manifest.json in a folder", model)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, "manifest.json")); err == nil {
+	return openFolder(dir)
+}
+
+// openFolder opens a bundle, a Hugging Face folder, or the one GGUF file in a folder that has no other weights.
+func openFolder(dir string) (weights.Source, error) {
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case has("manifest.json"):
 		return weights.OpenBundle(context.Background(), weights.DirStore(dir))
+	case has("model.safetensors"), has("model.safetensors.index.json"):
+		return weights.OpenDir(dir)
+	}
+	gguf, err := weights.FindGGUF(dir)
+	if err != nil {
+		return nil, err
+	}
+	if gguf != "" {
+		return weights.OpenGGUFFile(gguf)
 	}
 	return weights.OpenDir(dir)
 }

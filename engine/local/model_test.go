@@ -321,8 +321,9 @@ func TestOpenModelSaysWhatIsWrong(t *testing.T) {
 	}
 	for model, want := range map[string]string{
 		"/no/such/model":                 "/no/such/model",
-		dir:                              "config.json",
-		filepath.Join(dir, "model.gguf"): "GGUF",
+		t.TempDir():                      "config.json",
+		dir:                              "model.gguf",
+		filepath.Join(dir, "model.gguf"): "no GGUF file",
 		"synthetic:nothing":              "synthetic:ernie-4.5-0.3b",
 	} {
 		if src, err := OpenModel(model, "none", nil); err == nil || !strings.Contains(err.Error(), want) {

@@ -190,7 +190,9 @@ func (d *dirSource) otherWeights() string {
 	}
 	for _, e := range entries {
 		switch path.Ext(e.Name()) {
-		case ".bin", ".pt", ".pth", ".gguf", ".pdparams", ".onnx":
+		case ".gguf":
+			return fmt.Sprintf("; give the path of %s itself", e.Name())
+		case ".bin", ".pt", ".pth", ".pdparams", ".onnx":
 			return fmt.Sprintf("; %s is of a kind that is not supported", e.Name())
 		}
 	}

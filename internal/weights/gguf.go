@@ -146,13 +146,26 @@ func (s *ggufSource) configure(ctx context.Context) (err error) {
 	return s.cfg.validate()
 }
 
-// complete refuses tensors that the model would not use: they are part of what it computes, and leaving them out would change it
-// in silence.
+// checkVector says whether a tensor can be read as a vector.
+func (t ggufTensor) checkVector(name string) error {
+	if len(t.dims) == 1 && t.layout.format.Group == 0 {
+		return nil
+	}
+	return fmt.Errorf("tensor %q has shape %v in %s, want a vector in F32, F16 or BF16", name, t.shape(), t.layout.name)
+}
+
+// complete refuses vectors that are none, and tensors that the model would not use: they are part of what it computes, and
+// leaving them out would change it in silence.
 func (s *ggufSource) complete() error {
 	used := map[string]bool{ggufRopeFactors: true}
 	for _, t := range Tensors(s.cfg) {
 		name, _, _ := ggufName(t.Name)
 		used[name] = true
+		if stored, _ := s.stored(name); t.Vector {
+			if err := stored.checkVector(name); err != nil {
+				return err
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.tensors)) {
 		if !used[name] {
@@ -311,20 +324,20 @@ func (s *ggufSource) Vector(ctx context.Context, name string) ([]float32, error)
 	}
 	v, err := s.vector(ctx, f, name, t)
 	if err != nil {
-		return nil, fmt.Errorf("weights: %w", err)
+		return nil, fmt.Errorf("weights: %s: %w", f.name, err)
 	}
 	return v, nil
 }
 
 // vector reads a tensor of one dimension.
 func (s *ggufSource) vector(ctx context.Context, f *ggufFile, name string, t ggufTensor) ([]float32, error) {
-	info := Info{Rows: 1, K: t.dims[0], Format: t.layout.format}
-	if len(t.dims) != 1 || info.Format.Group != 0 {
-		return nil, fmt.Errorf("%s: tensor %q has shape %v in %s, want a vector in F32, F16 or BF16", f.name, name, t.shape(), t.layout.name)
+	if err := t.checkVector(name); err != nil {
+		return nil, err
 	}
+	info := Info{Rows: 1, K: t.dims[0], Format: t.layout.format}
 	r, err := s.rows(ctx, f, t, info, 0, 1)
 	if err != nil {
-		return nil, fmt.Errorf("%s: tensor %q: %w", f.name, name, err)
+		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	out := make([]float32, info.K)
 	decodeFloats(info.Format.Kind, r.Data.Bytes, out)

@@ -147,9 +147,11 @@ func ggufArchitecture(kv metadata) (string, error) {
 
 // heads reads the width of a head, and refuses heads and windows that are not computed here.
 func (k *ggufKeys) heads(c *Config) {
-	if c.NumHeads > 0 {
-		c.HeadDim = k.size("attention.key_length", c.HiddenSize/c.NumHeads)
+	if c.NumHeads < 1 {
+		k.note(fmt.Errorf("%s.attention.head_count is %d", k.arch, c.NumHeads))
+		return
 	}
+	c.HeadDim = k.size("attention.key_length", c.HiddenSize/c.NumHeads)
 	if n := k.size("attention.value_length", c.HeadDim); n != c.HeadDim {
 		k.note(fmt.Errorf("%s.attention.value_length is %d and the keys' %d; only equal ones are supported", k.arch, n, c.HeadDim))
 	}

@@ -226,7 +226,7 @@ func (r *ggufReader) start() (numTensors, numKeys uint64, err error) {
 	}
 	switch {
 	case version == 2 || version == 3:
-	case bits.ReverseBytes32(version) <= 3:
+	case version != 0 && bits.ReverseBytes32(version) <= 3:
 		return 0, 0, errors.New("is a big-endian GGUF file; only little-endian ones can be read")
 	default:
 		return 0, 0, fmt.Errorf("is GGUF version %d; versions 2 and 3 can be read", version)

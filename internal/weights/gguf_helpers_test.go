@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"testing"
 )
 
 // memBlob is a blob in memory.
@@ -162,4 +164,113 @@ func appendGGUFValue(b []byte, v any) []byte {
 		return b
 	}
 	panic(fmt.Sprintf("BUG: no GGUF type for %T", v))
+}
+
+// with gives a copy whose keys of that name have another value, or which has the key in addition.
+func (m ggufMaker) with(key string, value any) ggufMaker {
+	m.kv = slices.Clone(m.kv)
+	for i := range m.kv {
+		if m.kv[i].key == key {
+			m.kv[i].value = value
+			return m
+		}
+	}
+	m.kv = append(m.kv, ggufKV{key, value})
+	return m
+}
+
+// without gives a copy that lacks a key.
+func (m ggufMaker) without(key string) ggufMaker {
+	m.kv = slices.DeleteFunc(slices.Clone(m.kv), func(kv ggufKV) bool { return kv.key == key })
+	return m
+}
+
+// edit gives a copy in which do has changed the tensor of that name.
+func (m ggufMaker) edit(name string, do func(e *ggufEntry)) ggufMaker {
+	m.tensors = slices.Clone(m.tensors)
+	for i := range m.tensors {
+		if m.tensors[i].name == name {
+			do(&m.tensors[i])
+			return m
+		}
+	}
+	panic("BUG: the file has no tensor " + name)
+}
+
+// add gives a copy with more tensors.
+func (m ggufMaker) add(tensors ...ggufEntry) ggufMaker {
+	m.tensors = slices.Concat(m.tensors, tensors)
+	return m
+}
+
+// open opens the file.
+func (m ggufMaker) open(t testing.TB) Source {
+	t.Helper()
+	src, err := OpenGGUF(t.Context(), "folder/some.gguf", memBlob(m.file()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+// refused fails unless the file is refused with an error that names it and says all of the words.
+func (m ggufMaker) refused(t testing.TB, words ...string) {
+	t.Helper()
+	_, err := OpenGGUF(t.Context(), "folder/some.gguf", memBlob(m.file()))
+	wantWords(t, err, append(words, "folder/some.gguf")...)
+}
+
+// smallGGUF is the model of smallModel as a GGUF file. Its keys are in the name of arch.
+func smallGGUF(t testing.TB, arch string) ggufMaker {
+	t.Helper()
+	m := ggufMaker{kv: []ggufKV{
+		{"general.architecture", arch},
+		{"general.name", "Small Model"},
+		{arch + ".block_count", uint32(1)},
+		{arch + ".context_length", uint32(128)},
+		{arch + ".embedding_length", uint32(32)},
+		{arch + ".feed_forward_length", uint32(64)},
+		{arch + ".attention.head_count", uint32(2)},
+		{arch + ".attention.head_count_kv", uint32(1)},
+		{arch + ".attention.key_length", uint32(16)},
+		{arch + ".attention.value_length", uint32(16)},
+		{arch + ".attention.layer_norm_rms_epsilon", float32(1e-5)},
+		{arch + ".rope.freq_base", float32(500000)},
+		{"tokenizer.ggml.bos_token_id", uint32(1)},
+		{"tokenizer.ggml.eos_token_id", uint32(2)},
+	}}
+	_, tensors := smallModel(t)
+	for _, d := range tensors {
+		name, _, ok := ggufName(d.name)
+		if !ok {
+			t.Fatalf("%s has no name in GGUF files", d.name)
+		}
+		e := ggufEntry{name: name, kind: ggmlBF16, data: d.data}
+		for _, n := range slices.Backward(d.shape) {
+			e.dims = append(e.dims, uint64(n))
+		}
+		m.tensors = append(m.tensors, e)
+	}
+	return m
+}
+
+// smallTensor is a tensor of small values that follow from its name.
+func smallTensor(name string, kind ggmlType, dims ...uint64) ggufEntry {
+	n := uint64(1)
+	for _, d := range dims {
+		n *= d
+	}
+	e := ggufEntry{name: name, dims: dims, kind: kind}
+	for i := range n {
+		h := uint16(synHash(synSeed(name), i))
+		e.data = binary.LittleEndian.AppendUint16(e.data, h&0x807F|0x3E80)
+	}
+	if kind == ggmlF32 {
+		var wide []byte
+		for i := range int(n) {
+			wide = append(wide, 0, 0, e.data[2*i], e.data[2*i+1])
+		}
+		e.data = wide
+	}
+	return e
 }
