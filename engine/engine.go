@@ -90,7 +90,7 @@ func (e *Engine) openRunner(ctx context.Context, cfg *Config) (*runner.Runner, e
 	}
 	l, d := r.Limits(), r.Description()
 	e.info = Info{
-		Model: e.config.Name, Architecture: e.config.Architecture, Parameters: d.Parameters, Weights: d.Formats, WeightBytes: d.WeightBytes,
+		Model: e.config.Name, Architecture: e.config.Architecture, Parameters: d.Parameters, Active: d.ActiveParameters, Weights: d.Formats, WeightBytes: d.WeightBytes,
 		ScratchBytes: d.ScratchBytes, KVBytes: d.KVBytes, KVType: cfg.KV, BlockSize: kvcache.BlockSize, NumBlocks: l.NumBlocks,
 		MaxModelLen: l.MaxModelLen, MemoryBudget: budget, Adapter: e.dev.Info(), Limits: e.dev.Limits(), Kernels: d.Kernels,
 		HasChat: e.template != nil && e.tok != nil, Synthetic: e.config.SyntheticTokenizer, Notes: d.Notes,

@@ -7,7 +7,8 @@ type Info struct {
 	Model        string     `json:"model"`
 	Architecture string     `json:"architecture"`
 	Parameters   int64      `json:"parameters"`
-	Weights      string     `json:"weights"` // formats of the weights: "q4g32, q8g32"
+	Active       int64      `json:"active_parameters"` // that take part in computing a token
+	Weights      string     `json:"weights"`           // formats of the weights: "q4g32, q8g32"
 	WeightBytes  int64      `json:"weight_bytes"`
 	ScratchBytes int64      `json:"scratch_bytes"`
 	KVBytes      int64      `json:"kv_bytes"` // the whole pool

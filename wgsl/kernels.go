@@ -85,7 +85,11 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "rope", Bindings: bindings("tokens", "table", "qkv!"),
-			Tuning: []string{"WG", "HEAD_DIM"}, Ref: "Rope",
+			Tuning: []string{"WG", "HEAD_DIM", "HALF_SPLIT"}, Ref: "Rope",
+		},
+		{
+			Name: "qk_norm", Bindings: bindings("q_weight", "k_weight", "qkv!"),
+			Tuning: []string{"WG", "LANES", "HEAD_DIM"}, Ref: "QKNorm",
 		},
 		{
 			Name: "kv_store", Bindings: bindings("tokens", "qkv", "k_cache!", "v_cache!"),
@@ -113,6 +117,7 @@ func Kernels() []Kernel {
 		},
 		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},
+		{Name: "gather_columns", Bindings: bindings("order", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherColumns"},
 		{Name: "argmax_partial", Bindings: bindings("logits", "partial!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{Name: "argmax_reduce", Bindings: bindings("partial", "ids!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{

@@ -1,7 +1,8 @@
-// rope: rotary position embedding of interleaved pairs, in place.
+// rope: rotary position embedding, in place, of pairs of neighbours or of pairs half a head apart.
 //
-//   (a, b) = (qkv[m,h,2i], qkv[m,h,2i+1]),  (c, s) = table[position(m), i]
-//   qkv[m,h,2i] = a*c - b*s,  qkv[m,h,2i+1] = b*c + a*s
+//   (a, b) = (qkv[m,h,i0], qkv[m,h,i1]),  (c, s) = table[position(m), i]
+//   qkv[m,h,i0] = a*c - b*s,  qkv[m,h,i1] = b*c + a*s
+//   i0 = 2i, i1 = 2i+1;  with HALF_SPLIT  i0 = i, i1 = i + D/2
 //
 // Shapes   M tokens, D = HEAD_DIM; the heads that are rotated lie first in a row
 //   tokens  [M] vec4<u32>                read        (id, position, slot, sequence)
@@ -17,10 +18,11 @@
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 64u;        // invocations per workgroup
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16
+const HALF_SPLIT: u32 = 0u; // 1: pairs are half a head apart
 
 struct Params {
   heads: u32,      // query and key heads that are rotated
-  row_stride: u32, // elements of a row of qkv, an even number
+  row_stride: u32, // elements of a row of qkv
   pad0: u32,
   pad1: u32,
 }
@@ -36,22 +38,27 @@ struct Step {
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read> tokens: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> table: array<vec2<f32>>;
-@group(0) @binding(4) var<storage, read_write> qkv: array<vec2<f32>>;
+@group(0) @binding(4) var<storage, read_write> qkv: array<f32>;
 
 const PAIRS: u32 = HEAD_DIM / 2u;
 
 @compute @workgroup_size(WG)
 fn rope(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
         @builtin(local_invocation_index) tid: u32) {
-  let i = (wg.y * nwg.x + wg.x) * WG + tid;
+  let pair = (wg.y * nwg.x + wg.x) * WG + tid;
   let per_row = p.heads * PAIRS;
-  let m = i / per_row;
+  let m = pair / per_row;
   if (m >= step.rows) {
     return;
   }
-  let j = i - m * per_row;
-  let cs = table[tokens[m].y * PAIRS + j % PAIRS];
-  let at = m * (p.row_stride / 2u) + j;
-  let v = qkv[at];
-  qkv[at] = vec2<f32>(v.x * cs.x - v.y * cs.y, v.y * cs.x + v.x * cs.y);
+  let j = pair - m * per_row;
+  let i = j % PAIRS;
+  let cs = table[tokens[m].y * PAIRS + i];
+  let head = m * p.row_stride + (j - i) * 2u;
+  let at = head + select(2u * i, i, HALF_SPLIT == 1u);
+  let other = at + select(1u, PAIRS, HALF_SPLIT == 1u);
+  let a = qkv[at];
+  let b = qkv[other];
+  qkv[at] = a * cs.x - b * cs.y;
+  qkv[other] = b * cs.x + a * cs.y;
 }

@@ -114,7 +114,9 @@ func Cases(level Level) []Case {
 		add("matvec/q4g32", nil, func(b *bench) error { return linearQuick(b, q4, 1) })
 		add("matvec/f16", nil, func(b *bench) error { return linearQuick(b, f16, 1) })
 		add("matmul/q4g32", nil, func(b *bench) error { return linearQuick(b, q4, 66) })
-		add("rope", nil, func(b *bench) error { return ropeCase(b, []int{128}) })
+		add("rope", nil, func(b *bench) error { return ropeCase(b, []int{128}, false) })
+		add("rope/half_split", nil, func(b *bench) error { return ropeCase(b, []int{128}, true) })
+		add("qk_norm", nil, func(b *bench) error { return qkNormCase(b, []int{64, 128}) })
 		add("kv_store/f16", nil, func(b *bench) error { return kvStoreCase(b, quant.KVF16, []int{128}) })
 		add("kv_store/int8", nil, func(b *bench) error { return kvStoreCase(b, quant.KVI8, []int{128}) })
 		add("attention/decode", nil, func(b *bench) error { return attentionCase(b, quant.KVF16, []int{128}, decodeRuns) })
@@ -122,6 +124,7 @@ func Cases(level Level) []Case {
 		add("attention/int8", nil, func(b *bench) error { return attentionCase(b, quant.KVI8, []int{128}, longRuns) })
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
+		add("gather_columns", nil, gatherColumnsCase)
 		add("argmax", nil, argmaxCase)
 		add("topk", nil, topKCase)
 		return list
@@ -146,7 +149,10 @@ func Cases(level Level) []Case {
 		add("matmul_serial/"+f.String(), &serialMatmul, few)
 	}
 	add("linear/mixed_parts", nil, linearMixedParts)
-	add("rope", nil, func(b *bench) error { return ropeCase(b, dims) })
+	add("rope", nil, func(b *bench) error { return ropeCase(b, dims, false) })
+	add("rope/half_split", nil, func(b *bench) error { return ropeCase(b, dims, true) })
+	add("qk_norm", &forceMatmul, func(b *bench) error { return qkNormCase(b, dims) })
+	add("qk_norm/one_lane", &serialMatmul, func(b *bench) error { return qkNormCase(b, dims) })
 	for _, kv := range quant.KVTypes() {
 		suffix := "/" + kv.String()
 		runs := slices.Concat(decodeRuns, longRuns)
@@ -164,6 +170,7 @@ func Cases(level Level) []Case {
 	add("attention_long", nil, attentionLong)
 	add("silu_mul", nil, siluMulCase)
 	add("gather_rows", nil, gatherRowsCase)
+	add("gather_columns", nil, gatherColumnsCase)
 	add("argmax", nil, argmaxCase)
 	add("topk", &forceMatmul, topKCase)
 	add("topk/race", &forceMatmul, topKRaceCase)

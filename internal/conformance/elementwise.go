@@ -54,6 +54,27 @@ func gatherRowsCase(b *bench) error {
 	return nil
 }
 
+// gatherColumnsCase puts rows in another order, from rows that are longer and from rows that are not.
+func gatherColumnsCase(b *bench) error {
+	for _, s := range []struct{ rows, bucket, k, stride int }{{1, 1, 1, 1}, {2, 4, 64, 70}, {9, 9, 65, 65}, {3, 3, 512, 512}} {
+		x := b.rowsOf(s.rows, s.bucket, s.stride)
+		order := make([]uint32, s.k)
+		for j, from := range b.Perm(s.k) {
+			order[j] = uint32(from + s.stride - s.k)
+		}
+		want := poisonedFloats(s.bucket * s.k)
+		ref.GatherColumns(&ref.GatherColumnsArgs{K: s.k, XStride: s.stride, Order: order, X: x, Out: want}, 0, s.rows)
+		op, err := b.set.GatherColumns(kernels.GatherColumnsArgs{
+			Rows: s.bucket, K: s.k, XStride: s.stride, Order: b.input(order), X: b.inputFloats(x),
+			Out: b.outputFloats("gather_columns out", exact, poisonedFloats(s.bucket*s.k), want), Step: b.step(s.rows),
+		})
+		if err := b.run(op, err, s.bucket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // argmaxCase has ties, infinities, rows of one value, NaN in the first, a middle and the last place, and NaN and large
 // values from limit on, which must not count.
 func argmaxCase(b *bench) error {

@@ -70,7 +70,11 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			list = append(list, wgsl.Consts{"TOKENS": 1, "FOURS": 2, "WIDE": 1}, wgsl.Consts{"TOKENS": 4, "FOURS": 4, "WIDE": 1})
 		}
 		return list
-	case "rope", "paged_attn_reduce", "kv_store_i8":
+	case "rope":
+		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1}}
+	case "qk_norm":
+		return []wgsl.Consts{{"WG": 64, "LANES": 32, "HEAD_DIM": 16}, {"WG": 64, "LANES": 32, "HEAD_DIM": 128}, {"WG": 8, "LANES": 1, "HEAD_DIM": 128}}
+	case "paged_attn_reduce", "kv_store_i8":
 		return []wgsl.Consts{{"HEAD_DIM": 16}, {"HEAD_DIM": 128}}
 	case "kv_store":
 		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_TYPE": 1}, {"HEAD_DIM": 128, "KV_TYPE": 0}}

@@ -21,6 +21,7 @@ var paramsOf = map[string]any{
 	"rope": ropeParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
+	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
 	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
@@ -56,10 +55,25 @@ type builder struct {
 	set *kernels.Set
 	cfg *weights.Config
 	Shape
-	rope gpu.Buffer  // [positions, headDim/2] (cos, sin)
+	ropeTable gpu.Buffer // [positions, headDim/2] (cos, sin)
+	activations
 	step gpu.Binding // of the rows that the ops under construction run over
 	ops  *[]kernels.Op
 	err  error
+}
+
+// activations are the buffers between ops. All are f32.
+type activations struct {
+	x          gpu.Buffer // [MaxTokens, hidden]: residual stream
+	h          gpu.Buffer // [MaxTokens, hidden]: normed
+	qkv        gpu.Buffer // [MaxTokens, (heads + 2*kvHeads)*headDim]: q, k, v side by side
+	attn       gpu.Buffer // [MaxTokens, heads*headDim]: heads' outputs
+	gateUp     gpu.Buffer // [MaxTokens, 2*widest]: gate, up side by side
+	act        gpu.Buffer // [MaxTokens, widest]: silu(gate)*up
+	last       gpu.Buffer // [MaxLogits, hidden]: rows that want logits
+	lastNormed gpu.Buffer // [MaxLogits, hidden]
+
+	ordered map[int]gpu.Buffer // [rows, K] by K: inputs in the order of a matrix's columns
 }
 
 // NewForward builds the forward pass of a model over its weights and cache. The kernels are compiled afterwards by
@@ -67,13 +81,9 @@ type builder struct {
 func NewForward(dev gpu.Device, set *kernels.Set, cfg *weights.Config, w *Weights, c *Cache, s Shape) (*Forward, error) {
 	b := &builder{Forward: &Forward{MaxBlocksPerSeq: s.MaxBlocksPerSeq}, dev: dev, set: set, cfg: cfg, Shape: s}
 	b.inputs()
+	b.buffersBetween()
 	if b.err == nil {
-		switch cfg.Architecture {
-		case "ernie4_5":
-			b.dense(w, c)
-		default:
-			b.err = fmt.Errorf("model: no forward pass for architecture %q", cfg.Architecture)
-		}
+		b.build(w, c)
 	}
 	if b.err != nil {
 		b.Release()
@@ -82,6 +92,58 @@ func NewForward(dev gpu.Device, set *kernels.Set, cfg *weights.Config, w *Weight
 	return b.Forward, nil
 }
 
+// build appends the ops of the model's architecture.
+func (b *builder) build(w *Weights, c *Cache) {
+	b.over(&b.Trunk, 0)
+	switch b.cfg.Architecture {
+	case "ernie4_5":
+		b.ernie45(w, c)
+	case "llama":
+		b.llama(w, c)
+	case "qwen2":
+		b.qwen2(w, c)
+	case "qwen3":
+		b.qwen3(w, c)
+	default:
+		b.err = fmt.Errorf("model: no forward pass for architecture %q", b.cfg.Architecture)
+		return
+	}
+
+	b.over(&b.Head, 1)
+	b.gatherRows(b.x, b.last)
+	b.rmsNorm(b.last, w.FinalNorm, b.lastNormed)
+	b.linear(b.lastNormed, w.LMHead, b.Logits)
+
+	b.over(&b.Pick, 1)
+	b.argmax(b.Logits, b.IDs)
+
+	b.over(&b.Select, 1)
+	b.topK(b.Logits)
+}
+
+// buffersBetween makes the buffers that ops write.
+func (b *builder) buffersBetween() {
+	cfg := b.cfg
+	q := cfg.NumHeads * cfg.HeadDim
+	b.x = b.scratch("x", b.MaxTokens*cfg.HiddenSize)
+	b.h = b.input("h", b.MaxTokens, cfg.HiddenSize)
+	b.qkv = b.scratch("qkv", b.MaxTokens*b.qkvStride())
+	b.attn = b.input("attn", b.MaxTokens, q)
+	b.gateUp = b.scratch("gate_up", b.MaxTokens*2*widest(cfg))
+	b.act = b.input("act", b.MaxTokens, widest(cfg))
+	b.last = b.scratch("last", b.MaxLogits*cfg.HiddenSize)
+	b.lastNormed = b.input("last_normed", b.MaxLogits, cfg.HiddenSize)
+	b.Logits = b.scratch("logits", b.MaxLogits*cfg.VocabSize)
+	b.IDs = b.scratch("ids", b.MaxLogits)
+	b.Draws = b.scratch("draws", 4*b.MaxLogits)
+	b.Top = b.scratch("top", 2*TopK*b.MaxLogits)
+	b.TopSums = b.scratch("top_sums", 2*b.MaxLogits)
+	b.ordered = map[int]gpu.Buffer{}
+}
+
+// widest is the width of the widest MLP.
+func widest(cfg *weights.Config) int { return cfg.IntermediateSize }
+
 // inputs makes the buffers that the host writes.
 func (b *builder) inputs() {
 	b.Step = b.buffer("step", 2*StepSlot, gpu.UsageUniform|gpu.UsageCopyDst)
@@ -89,59 +151,12 @@ func (b *builder) inputs() {
 	b.BlockTables = b.buffer("block_tables", 4*int64(b.MaxSeqs*b.Shape.MaxBlocksPerSeq), gpu.UsageStorage|gpu.UsageCopyDst)
 	b.LogitRows = b.buffer("logit_rows", 4*int64(b.MaxLogits), gpu.UsageStorage|gpu.UsageCopyDst)
 	positions := b.Shape.MaxBlocksPerSeq * blockSize
-	b.rope = b.buffer("rope_table", ropeTableBytes(b.cfg, positions), gpu.UsageStorage|gpu.UsageCopyDst)
+	b.ropeTable = b.buffer("rope_table", ropeTableBytes(b.cfg, positions), gpu.UsageStorage|gpu.UsageCopyDst)
 	table := newRopeTable(b.cfg)
 	for from := 0; from < positions && b.err == nil; from += ropePiece {
 		rows := table.rows(from, min(from+ropePiece, positions))
-		b.err = b.dev.WriteBuffer(b.rope, int64(from)*ropeTableBytes(b.cfg, 1), gpu.Bytes(rows))
+		b.err = b.dev.WriteBuffer(b.ropeTable, int64(from)*ropeTableBytes(b.cfg, 1), gpu.Bytes(rows))
 	}
-}
-
-// ropePiece is how many positions of the rotary table are computed and written at a time: a table of 131,072 positions has
-// 64 MiB, which the Go heap need not hold.
-const ropePiece = 2048
-
-func ropeTableBytes(cfg *weights.Config, positions int) int64 {
-	return 4 * int64(positions) * int64(cfg.HeadDim)
-}
-
-// ropeTable computes [positions, headDim/2] pairs (cos, sin) of position * theta^(-2i/headDim), in f64: WGSL's own sin and
-// cos are too coarse.
-type ropeTable struct {
-	freqs []float64 // [headDim/2]
-	buf   []float32
-}
-
-func newRopeTable(cfg *weights.Config) *ropeTable {
-	freqs := make([]float64, cfg.HeadDim/2)
-	for i := range freqs {
-		// transformers computes these frequencies, and the angles, in f32; so must whoever wants its results at high positions.
-		power := float32(math.Pow(cfg.RopeTheta, float64(float32(2*i)/float32(cfg.HeadDim))))
-		freq := 1 / power
-		if cfg.RopeFrequenciesBF16 {
-			freq = roundBF16(freq)
-		}
-		freqs[i] = float64(freq)
-	}
-	return &ropeTable{freqs: freqs}
-}
-
-// rows is the rows of the positions from..to-1, valid until the next call.
-func (t *ropeTable) rows(from, to int) []float32 {
-	t.buf = t.buf[:0]
-	for p := from; p < to; p++ {
-		for _, f := range t.freqs {
-			sin, cos := math.Sincos(float64(float32(float64(p) * f)))
-			t.buf = append(t.buf, float32(cos), float32(sin))
-		}
-	}
-	return t.buf
-}
-
-// roundBF16 rounds to the nearest bf16, ties to even.
-func roundBF16(x float32) float32 {
-	u := math.Float32bits(x)
-	return math.Float32frombits((u + 0x7FFF + u>>16&1) &^ 0xFFFF)
 }
 
 // leastBuffer is the size of the smallest buffer, in bytes: kernels read 16 at a time.
@@ -192,32 +207,4 @@ func (f *Forward) Release() {
 		b.Release()
 	}
 	f.buffers = nil
-}
-
-// ScratchBytes is the size of what NewForward allocates. largest is that of the largest buffer among it, which one binding
-// has to show.
-func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
-	q, kv := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim
-	perToken := []int{cfg.HiddenSize, q + 2*kv, 2 * cfg.IntermediateSize, 4} // x, qkv, gate_up, tokens
-	inputs := []int{cfg.HiddenSize, q, cfg.IntermediateSize}                 // h, attn, act
-	// last, logits, ids, draws, top, top_sums, logit_rows
-	perLogits := []int{cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2, 1}
-	add := func(size int64) {
-		size = max(size, leastBuffer)
-		sum, largest = sum+size, max(largest, size)
-	}
-	for _, n := range perToken {
-		add(4 * int64(n) * int64(s.MaxTokens))
-	}
-	for _, n := range inputs {
-		add(4 * int64(n) * int64(kernels.InputRows(s.MaxTokens, n)))
-	}
-	for _, n := range perLogits {
-		add(4 * int64(n) * int64(s.MaxLogits))
-	}
-	add(4 * int64(cfg.HiddenSize) * int64(kernels.InputRows(s.MaxLogits, cfg.HiddenSize))) // last_normed
-	add(2 * StepSlot)
-	add(4 * int64(s.MaxSeqs) * int64(s.MaxBlocksPerSeq))
-	add(ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize))
-	return sum, largest
 }

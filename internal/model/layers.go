@@ -1,6 +1,8 @@
 package model
 
 import (
+	"fmt"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
 )
@@ -26,20 +28,53 @@ func (b *builder) rmsNorm(x, weight, y gpu.Buffer) {
 	}))
 }
 
-func (b *builder) linear(x gpu.Buffer, w kernels.Weight, bias, y gpu.Buffer) {
-	b.add(b.set.Linear(kernels.LinearArgs{Rows: b.rows(), X: x, UniformX: true, W: w, Bias: bias, Y: y, Step: b.step}))
-}
+func (b *builder) linear(x gpu.Buffer, l Linear, y gpu.Buffer) { b.linearOf(x, l, y, false) }
 
 // linearAdd adds to y: a linear layer and the residual connection around its block.
-func (b *builder) linearAdd(x gpu.Buffer, w kernels.Weight, bias, y gpu.Buffer) {
-	b.add(b.set.Linear(kernels.LinearArgs{Rows: b.rows(), X: x, UniformX: true, W: w, Bias: bias, Y: y, Add: true, Step: b.step}))
+func (b *builder) linearAdd(x gpu.Buffer, l Linear, y gpu.Buffer) { b.linearOf(x, l, y, true) }
+
+func (b *builder) linearOf(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
+	for _, p := range l.Pieces {
+		in := x
+		if p.Order != nil {
+			in = b.gatherColumns(x, p.Order, l.K)
+		}
+		b.add(b.set.Linear(kernels.LinearArgs{
+			Rows: b.rows(), X: in, UniformX: true, W: p.W, Bias: l.Bias, Y: y, YStride: l.rows(), YOffset: p.Row0, Add: add, Step: b.step,
+		}))
+	}
 }
 
-func (b *builder) ropeQK(qkv gpu.Buffer) {
+// gatherColumns is x with its k columns in another order.
+func (b *builder) gatherColumns(x, order gpu.Buffer, k int) gpu.Buffer {
+	out, ok := b.ordered[k]
+	if !ok {
+		out = b.input(fmt.Sprintf("ordered %d", k), max(b.MaxTokens, b.MaxLogits), k)
+		b.ordered[k] = out
+	}
+	b.add(b.set.GatherColumns(kernels.GatherColumnsArgs{Rows: b.rows(), K: k, Order: order, X: x, Out: out, Step: b.step}))
+	return out
+}
+
+func (b *builder) qkNorm(qkv, q, k gpu.Buffer) {
+	b.add(b.set.QKNorm(kernels.QKNormArgs{
+		Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
+		Eps: float32(b.cfg.RMSNormEps), QWeight: q, KWeight: k, QKV: qkv, Step: b.step,
+	}))
+}
+
+func (b *builder) rope(qkv gpu.Buffer) {
 	b.add(b.set.Rope(kernels.RopeArgs{
 		Rows: b.rows(), Heads: b.cfg.NumHeads + b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-		Tokens: b.Tokens, Table: b.rope, QKV: qkv, Step: b.step,
+		HalfSplit: b.cfg.RopeHalfSplit, Tokens: b.Tokens, Table: b.ropeTable, QKV: qkv, Step: b.step,
 	}))
+}
+
+// mlp adds a SwiGLU layer of x to y: down(silu(gate(x)) * up(x)).
+func (b *builder) mlp(x gpu.Buffer, m MLP, y gpu.Buffer) {
+	b.linear(x, m.GateUp, b.gateUp)
+	b.siluMul(b.gateUp, m.Down.K, b.act)
+	b.linearAdd(b.act, m.Down, y)
 }
 
 func (b *builder) kvStore(qkv gpu.Buffer, c *Cache, layer int) {
@@ -59,8 +94,8 @@ func (b *builder) attention(qkv gpu.Buffer, c *Cache, layer int, out gpu.Buffer)
 	}))
 }
 
-func (b *builder) siluMul(gateUp, out gpu.Buffer) {
-	b.add(b.set.SiLUMul(kernels.SiLUMulArgs{Rows: b.rows(), Dim: b.cfg.IntermediateSize, GateUp: gateUp, Out: out, Step: b.step}))
+func (b *builder) siluMul(gateUp gpu.Buffer, dim int, out gpu.Buffer) {
+	b.add(b.set.SiLUMul(kernels.SiLUMulArgs{Rows: b.rows(), Dim: dim, GateUp: gateUp, Out: out, Step: b.step}))
 }
 
 func (b *builder) gatherRows(x, out gpu.Buffer) {

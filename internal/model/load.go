@@ -17,6 +17,7 @@ const pieceBytes = 8 << 20
 type loader struct {
 	dev     gpu.Device
 	src     weights.Source
+	cfg     *weights.Config
 	scratch []byte
 	loaded  int64 // bytes on the device so far
 	formats map[quant.Format]int64

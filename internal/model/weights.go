@@ -16,37 +16,38 @@ import (
 	"github.com/pagelight/pagelight/internal/weights"
 )
 
-// Weights are a dense ERNIE-4.5 on a device. Biases are nil where the model has none.
+// Weights are a model's on a device.
 type Weights struct {
 	Embed     kernels.Weight // [vocab, hidden]
 	Layers    []LayerWeights
-	FinalNorm gpu.Buffer     // [hidden] f32
-	LMHead    kernels.Weight // [vocab, hidden]; the same as Embed when tied
+	FinalNorm gpu.Buffer // [hidden] f32
+	LMHead    Linear     // [vocab, hidden]; over the same matrix as Embed when tied
 
-	Bytes      int64 // on the device
-	Parameters int64
-	formats    map[quant.Format]int64 // bytes by format
-	buffers    []gpu.Buffer
+	Bytes   int64                  // on the device
+	formats map[quant.Format]int64 // bytes by format
+	buffers []gpu.Buffer
 }
 
 // LayerWeights are those of one transformer block.
 type LayerWeights struct {
-	InputNorm  gpu.Buffer     // [hidden] f32
-	QKV        kernels.Weight // [(heads + 2*kvHeads)*headDim, hidden]: q, k and v stacked
-	QKVBias    gpu.Buffer     // [(heads + 2*kvHeads)*headDim] f32
-	O          kernels.Weight // [hidden, heads*headDim]
-	OBias      gpu.Buffer     // [hidden] f32
-	PostNorm   gpu.Buffer     // [hidden] f32
-	GateUp     kernels.Weight // [2*intermediate, hidden]: gate and up stacked
-	GateUpBias gpu.Buffer     // [2*intermediate] f32
-	Down       kernels.Weight // [hidden, intermediate]
-	DownBias   gpu.Buffer     // [hidden] f32
+	InputNorm    gpu.Buffer // [hidden] f32
+	QKV          Linear     // [(heads + 2*kvHeads)*headDim, hidden]: q, k and v stacked
+	QNorm, KNorm gpu.Buffer // [headDim] f32, of each head of q and of k; nil without
+	O            Linear     // [hidden, heads*headDim]
+	PostNorm     gpu.Buffer // [hidden] f32
+	MLP          MLP        // of layers that are no mixture of experts
+}
+
+// MLP is a SwiGLU layer.
+type MLP struct {
+	GateUp Linear // [2*intermediate, hidden]: gate and up stacked
+	Down   Linear // [hidden, intermediate]
 }
 
 // LoadWeights puts a source's weights on a device. report is called as bytes arrive. When it fails nothing stays allocated.
 func LoadWeights(ctx context.Context, dev gpu.Device, src weights.Source, report func(done int64, name string)) (_ *Weights, err error) {
 	cfg := src.Config()
-	l := &loader{dev: dev, src: src, formats: map[quant.Format]int64{}, report: report}
+	l := &loader{dev: dev, src: src, cfg: cfg, formats: map[quant.Format]int64{}, report: report}
 	w := &Weights{formats: l.formats}
 	defer func() {
 		w.buffers, w.Bytes = l.buffers, l.loaded
@@ -54,66 +55,62 @@ func LoadWeights(ctx context.Context, dev gpu.Device, src weights.Source, report
 			w.Release()
 		}
 	}()
-	if w.Embed, err = l.matrix(ctx, "model.embed_tokens.weight"); err != nil {
+	const embed = "model.embed_tokens.weight"
+	if err = l.inOrder(ctx, embed); err != nil {
 		return nil, err
 	}
-	w.Parameters = int64(w.Embed.Rows) * int64(w.Embed.K)
+	if w.Embed, err = l.matrix(ctx, embed); err != nil {
+		return nil, err
+	}
 	for i := range cfg.NumLayers {
-		lw, err := l.layer(ctx, fmt.Sprintf("model.layers.%d.", i), cfg.UseBias)
+		lw, err := l.layer(ctx, i)
 		if err != nil {
 			return nil, err
 		}
 		w.Layers = append(w.Layers, lw)
-		for _, m := range []kernels.Weight{lw.QKV, lw.O, lw.GateUp, lw.Down} {
-			w.Parameters += int64(m.Rows) * int64(m.K)
-		}
-		w.Parameters += 2 * int64(cfg.HiddenSize)
 	}
 	if w.FinalNorm, err = l.vector(ctx, "model.norm.weight"); err != nil {
 		return nil, err
 	}
-	w.Parameters += int64(cfg.HiddenSize)
 	if cfg.TieEmbeddings {
-		w.LMHead = w.Embed
+		w.LMHead = Linear{K: w.Embed.K, Pieces: []Piece{{W: w.Embed}}}
 		return w, nil
 	}
-	if w.LMHead, err = l.matrix(ctx, "lm_head.weight"); err != nil {
-		return nil, err
-	}
-	w.Parameters += int64(w.LMHead.Rows) * int64(w.LMHead.K)
-	return w, nil
-}
-
-// layer loads one transformer block.
-func (l *loader) layer(ctx context.Context, prefix string, bias bool) (w LayerWeights, err error) {
-	vector := func(dst *gpu.Buffer, names ...string) {
-		if err == nil {
-			*dst, err = l.vector(ctx, prefixed(prefix, names, ".weight")...)
-		}
-	}
-	linear := func(dst *kernels.Weight, dstBias *gpu.Buffer, names ...string) {
-		if err == nil {
-			*dst, err = l.matrix(ctx, prefixed(prefix, names, ".weight")...)
-		}
-		if err == nil && bias {
-			*dstBias, err = l.vector(ctx, prefixed(prefix, names, ".bias")...)
-		}
-	}
-	vector(&w.InputNorm, "input_layernorm")
-	linear(&w.QKV, &w.QKVBias, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-	linear(&w.O, &w.OBias, "self_attn.o_proj")
-	vector(&w.PostNorm, "post_attention_layernorm")
-	linear(&w.GateUp, &w.GateUpBias, "mlp.gate_proj", "mlp.up_proj")
-	linear(&w.Down, &w.DownBias, "mlp.down_proj")
+	w.LMHead, err = l.linear(ctx, false, "lm_head")
 	return w, err
 }
 
-func prefixed(prefix string, names []string, suffix string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = prefix + n + suffix
+// layer loads one transformer block.
+func (l *loader) layer(ctx context.Context, index int) (w LayerWeights, err error) {
+	c, p := l.cfg, fmt.Sprintf("model.layers.%d.", index)
+	vector := func(dst *gpu.Buffer, name string) {
+		if err == nil {
+			*dst, err = l.vector(ctx, p+name+".weight")
+		}
 	}
-	return out
+	vector(&w.InputNorm, "input_layernorm")
+	if err == nil {
+		w.QKV, err = l.linear(ctx, c.UseBias || c.QKVBias, p+"self_attn.q_proj", p+"self_attn.k_proj", p+"self_attn.v_proj")
+	}
+	if c.QKNorm {
+		vector(&w.QNorm, "self_attn.q_norm")
+		vector(&w.KNorm, "self_attn.k_norm")
+	}
+	if err == nil {
+		w.O, err = l.linear(ctx, c.UseBias, p+"self_attn.o_proj")
+	}
+	vector(&w.PostNorm, "post_attention_layernorm")
+	if err == nil {
+		w.MLP, err = l.mlp(ctx, p+"mlp.")
+	}
+	return w, err
+}
+
+func (l *loader) mlp(ctx context.Context, p string) (w MLP, err error) {
+	if w.GateUp, err = l.linear(ctx, l.cfg.UseBias, p+"gate_proj", p+"up_proj"); err == nil {
+		w.Down, err = l.linear(ctx, l.cfg.UseBias, p+"down_proj")
+	}
+	return w, err
 }
 
 // Formats names the formats of the matrices, the one with the most bytes first.

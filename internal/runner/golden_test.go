@@ -21,6 +21,9 @@ import (
 // The goldens are tiny random checkpoints with what Hugging Face transformers computes for them in fp32.
 const goldens = "../model/testdata"
 
+// goldenModels are those of all architectures and kinds of checkpoint.
+var goldenModels = []string{"ernie", "ernie-bias-untied", "ernie-awq", "ernie-gptq", "llama", "qwen2", "qwen3"}
+
 type goldenCase struct {
 	Name     string  `json:"name"`
 	InputIDs []int32 `json:"input_ids"`
@@ -43,7 +46,7 @@ func devices(t *testing.T) map[string]func() gpu.Device {
 }
 
 func TestGoldens(t *testing.T) {
-	for _, model := range []string{"ernie", "ernie-bias-untied", "ernie-awq", "ernie-gptq"} {
+	for _, model := range goldenModels {
 		for name, open := range devices(t) {
 			for _, kv := range []struct {
 				kv  quant.KVType
@@ -65,6 +68,11 @@ func checkGolden(t *testing.T, dev gpu.Device, dir string, kv quant.KVType, tol 
 		t.Fatal(err)
 	}
 	defer src.Close()
+	checkSource(t, dev, src, dir, kv, tol)
+}
+
+// checkSource holds a source that has the weights of a golden checkpoint against what is expected of it.
+func checkSource(t *testing.T, dev gpu.Device, src weights.Source, dir string, kv quant.KVType, tol float64) {
 	want, err := weights.OpenSafetensors(filepath.Join(dir, "expected.safetensors"))
 	if err != nil {
 		t.Fatal(err)
@@ -87,13 +95,16 @@ func checkGolden(t *testing.T, dev gpu.Device, dir string, kv quant.KVType, tol 
 	}
 	defer r.Close()
 	for _, c := range cases {
-		rows, greedy := run(t, r, c, len(c.Greedy))
-		name, prompt := c.Name+".logits", rows[:len(rows)-len(c.Greedy)+1]
+		steps := max(1, len(c.Greedy)) // none where the two best logits after the prompt are too close to tell
+		rows, greedy := run(t, r, c, steps)
+		name, prompt := c.Name+".logits", rows[:len(rows)-steps+1]
 		if len(c.InputIDs) > 64 {
 			name, prompt = c.Name+".last_logits", prompt[len(prompt)-1:]
 		}
 		compareRows(t, want, name, prompt, tol)
-		compareRows(t, want, c.Name+".greedy_logits", rows[len(rows)-len(c.Greedy):], tol)
+		if len(c.Greedy) > 0 {
+			compareRows(t, want, c.Name+".greedy_logits", rows[len(rows)-len(c.Greedy):], tol)
+		}
 		for i := range c.Greedy {
 			if greedy[i] != c.Greedy[i] && kv != quant.KVI8 {
 				t.Errorf("%s: greedy id %d = %d, want %d", c.Name, i, greedy[i], c.Greedy[i])
@@ -131,7 +142,9 @@ func run(t *testing.T, r *Runner, c goldenCase, steps int) (rows [][]float32, gr
 					best = int32(id)
 				}
 			}
-			greedy = append(greedy, best)
+			if greedy = append(greedy, best); len(greedy) > len(c.Greedy) {
+				break
+			}
 			q.Tokens = append(q.Tokens, c.Greedy[len(greedy)-1]) // also where bytes in the cache would have chosen otherwise
 		}
 	}

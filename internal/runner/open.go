@@ -150,7 +150,8 @@ func (r *Runner) allocate(c *Config) (err error) {
 		return err
 	}
 	r.ids = make([]int32, c.MaxLogits)
-	r.desc.Parameters, r.desc.Formats, r.desc.WeightBytes = r.weights.Parameters, r.weights.Formats(), r.weights.Bytes
+	r.desc.Parameters, r.desc.ActiveParameters = weights.Parameters(r.cfg)
+	r.desc.Formats, r.desc.WeightBytes = r.weights.Formats(), r.weights.Bytes
 	r.desc.KVBytes = int64(r.limits.NumBlocks) * blockBytes
 	return nil
 }

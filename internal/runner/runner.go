@@ -78,7 +78,7 @@ type Limits struct {
 
 // Description says what was opened, for people.
 type Description struct {
-	Parameters                         int64
+	Parameters, ActiveParameters       int64
 	Formats                            string // of the weights
 	WeightBytes, ScratchBytes, KVBytes int64
 	Kernels                            []string

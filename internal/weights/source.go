@@ -44,6 +44,10 @@ type Config struct {
 	QKNorm        bool `json:"qk_norm,omitempty"`   // every head of q and k is RMS-normed before the rotary embedding (qwen3)
 	TieEmbeddings bool `json:"tie_word_embeddings"` // the LM head is the embedding
 
+	// Reordered says that matrices may have their columns in an order of their own (Source.Order), so that memory is planned for
+	// putting their inputs in that order.
+	Reordered bool `json:"reordered,omitempty"`
+
 	MoE *MoE `json:"moe,omitempty"` // nil: every block has one dense MLP
 
 	// SyntheticTokenizer says that there is no tokenizer.model: id n is the piece " n" and the text means nothing.

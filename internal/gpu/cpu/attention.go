@@ -11,6 +11,7 @@ func rope(c consts) ([]phase, error) {
 	var a ref.RopeArgs
 	var err error
 	a.HeadDim, err = c.headDim()
+	a.HalfSplit = c["HALF_SPLIT"] == 1
 	return rowwise(a, ref.Rope, func(a *ref.RopeArgs, v *views) (int, int) {
 		a.Heads, a.RowStride = v.count(0, "heads"), v.dim(1, "row_stride")
 		if a.Heads*a.HeadDim > a.RowStride {
@@ -20,6 +21,24 @@ func rope(c consts) ([]phase, error) {
 		a.Table = v.floats(3, "table", a.HeadDim)
 		a.QKV = v.floats(4, "qkv", v.rows*a.RowStride)
 		return v.rows, 4 * a.Heads * a.HeadDim
+	}), err
+}
+
+func qkNorm(c consts) ([]phase, error) {
+	var a ref.QKNormArgs
+	var err error
+	a.HeadDim, err = c.headDim()
+	return rowwise(a, ref.QKNorm, func(a *ref.QKNormArgs, v *views) (int, int) {
+		a.Heads, a.KVHeads, a.RowStride = v.count(0, "heads"), v.count(1, "kv_heads"), v.dim(2, "row_stride")
+		a.Eps = v.float(3)
+		n := (a.Heads + a.KVHeads) * a.HeadDim
+		if n > a.RowStride {
+			v.fail("%d heads of %d exceed row_stride %d", a.Heads+a.KVHeads, a.HeadDim, a.RowStride)
+		}
+		a.QWeight = v.floats(2, "q_weight", a.HeadDim)
+		a.KWeight = v.floats(3, "k_weight", a.HeadDim)
+		a.QKV = v.floats(4, "qkv", v.rows*a.RowStride)
+		return v.rows, 3 * n
 	}), err
 }
 

@@ -62,6 +62,7 @@ var kernels = map[string]kernel{
 	"matmul_serial":      {layout(4, 1), matmul},
 	"matmul_uniform":     {uniformLayout(), matmulUniform},
 	"rope":               {layout(2, 1), rope},
+	"qk_norm":            {layout(2, 1), qkNorm},
 	"kv_store":           {layout(2, 2), kvStore},
 	"kv_store_i8":        {layout(2, 2), kvStoreI8},
 	"paged_attn_prefill": {layout(5, 1), pagedAttn},
@@ -70,6 +71,7 @@ var kernels = map[string]kernel{
 	"paged_attn_reduce":  {layout(1, 1), pagedAttnReduce},
 	"silu_mul":           {layout(1, 1), siluMul},
 	"gather_rows":        {layout(2, 1), gatherRows},
+	"gather_columns":     {layout(2, 1), gatherColumns},
 	"argmax_partial":     {layout(1, 1), argmaxPartial},
 	"argmax_reduce":      {layout(1, 1), argmaxReduce},
 	"topk_partial":       {layout(2, 1), topKPartial},
@@ -195,6 +197,27 @@ func gatherRows(consts) ([]phase, error) {
 		a.X = v.floats(3, "x", a.XStride)
 		a.Out = v.floats(4, "out", v.rows*a.Dim)
 		return v.rows, a.Dim / 4
+	}), nil
+}
+
+func gatherColumns(consts) ([]phase, error) {
+	var a ref.GatherColumnsArgs
+	return rowwise(a, ref.GatherColumns, func(a *ref.GatherColumnsArgs, v *views) (int, int) {
+		a.K, a.XStride = v.dim(0, "k"), v.dim(1, "x_stride")
+		a.Order = v.words(2)
+		if len(a.Order) < a.K {
+			v.fail("order: %d elements, %d needed", len(a.Order), a.K)
+			return 0, 0
+		}
+		for j, from := range a.Order[:a.K] {
+			if int64(from) >= int64(a.XStride) {
+				v.fail("order: element %d is %d, a row of x has %d", j, from, a.XStride)
+				return 0, 0
+			}
+		}
+		a.X = v.floats(3, "x", v.rows*a.XStride)
+		a.Out = v.floats(4, "out", v.rows*a.K)
+		return v.rows, a.K / 4
 	}), nil
 }
 
