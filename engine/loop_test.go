@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -403,44 +404,77 @@ func TestCloseEndsRequests(t *testing.T) {
 	}
 }
 
-// TestHammer has many goroutines ask, cancel and leave at random; each must get its own tokens.
+// TestHammer has 200 goroutines ask, cancel, leave, ask for too much and meet failing steps at random, in a cache that holds
+// few of them; each must get its own tokens, and in the end nothing is held.
 func TestHammer(t *testing.T) {
-	e := newFake(t, &fakeExec{}, 16)
+	broken := errors.New("a step that fails")
+	exec := &fakeExec{}
+	exec.fail = func(*sched.Plan) error {
+		if exec.steps%97 == 0 {
+			return broken
+		}
+		return nil
+	}
+	e := newFake(t, exec, 16)
 	var wg sync.WaitGroup
-	for g := range 64 {
+	var ended [4]atomic.Int64 // finished, gave up, met a failing step, refused
+	for g := range 200 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 1))
-			for range 30 {
-				start := int32(10 + r.IntN(800))
-				ctx, cancel := context.WithCancel(t.Context())
-				leave := r.IntN(12)
-				next := start + 1
-				for ev, err := range e.Generate(ctx, greedy([]int32{start}, 1+r.IntN(20))) {
-					if err != nil {
-						if !errors.Is(err, context.Canceled) {
-							t.Errorf("start %d: %v", start, err)
-						}
-						break
-					}
-					for _, id := range ev.TokenIDs {
-						if id != next {
-							t.Errorf("start %d: got %d, want %d", start, id, next)
-						}
-						next++
-					}
-					if leave--; leave == 0 {
-						if r.IntN(2) == 0 {
-							break
-						}
-						cancel()
-					}
-				}
-				cancel()
+			for range 10 {
+				ended[hammerOnce(t, e, r, broken)].Add(1)
 			}
 		})
 	}
 	wg.Wait()
+	t.Logf("%d finished, %d gave up, %d met a failing step, %d were refused", ended[0].Load(), ended[1].Load(), ended[2].Load(), ended[3].Load())
+	for i := range ended {
+		if ended[i].Load() == 0 {
+			t.Errorf("no request of kind %d", i)
+		}
+	}
 	waitForNoBlocks(t, e)
+}
+
+// hammerOnce asks once and says how it ended, as an index of ended.
+func hammerOnce(t *testing.T, e *Engine, r *rand.Rand, broken error) int {
+	start := int32(10 + r.IntN(700))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	leave := r.IntN(12)
+	req := greedy(slices.Repeat([]int32{start}, 1+r.IntN(40)), 1+r.IntN(20))
+	req.N = 1 + r.IntN(2)
+	if r.IntN(10) == 0 {
+		req.Params.MaxTokens = 300
+	}
+	next := []int32{start + 1, start + 1}
+	for ev, err := range e.Generate(ctx, req) {
+		switch long := (*ContextLengthError)(nil); {
+		case err == nil:
+		case errors.Is(err, context.Canceled):
+			return 1
+		case errors.Is(err, broken):
+			return 2
+		case errors.As(err, &long) && req.Params.MaxTokens == 300:
+			return 3
+		default:
+			t.Errorf("start %d: %v", start, err)
+			return 1
+		}
+		for _, id := range ev.TokenIDs {
+			if id != next[ev.Index] {
+				t.Errorf("start %d, answer %d: got %d, want %d", start, ev.Index, id, next[ev.Index])
+			}
+			next[ev.Index]++
+		}
+		if leave--; leave == 0 {
+			if r.IntN(2) == 0 {
+				return 1
+			}
+			cancel()
+		}
+	}
+	return 0
 }
 
 func TestStopMatcherHoldsBackNoMoreThanNeeded(t *testing.T) {

@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +79,51 @@ func TestSameTokensHoweverScheduled(t *testing.T) {
 	}
 }
 
+// TestSameTokensUnderRandomSchedules draws the size of steps, the seats, the blocks, the policy and who arrives when, and has
+// strangers come and go.
+func TestSameTokensUnderRandomSchedules(t *testing.T) {
+	number := uint64(0)
+	for _, device := range []string{"cpu", "gpu"} {
+		for _, deterministic := range []bool{false, true} {
+			number++
+			t.Run(fmt.Sprintf("%s/deterministic=%v", device, deterministic), func(t *testing.T) {
+				base, least := engine.Config{KV: engine.KVF32, Deterministic: deterministic, MaxModelLen: 128}, 1e-3
+				if deterministic {
+					least = 0
+				}
+				refs := references(t, device, base, 5, 24)
+				rng := rand.New(rand.NewPCG(number, 8)) // schedules of its own for each
+				for range 2 {
+					cfg := base
+					cfg.MaxSeqs = 3 + rng.IntN(5)
+					cfg.MaxBatchedTokens = cfg.MaxSeqs + rng.IntN(60)
+					cfg.LongPrefillThreshold = max(0, rng.IntN(40)-20)
+					cfg.NoPrefixCache = rng.IntN(4) == 0
+					cfg.Policy = []engine.Policy{engine.PolicyFCFS, engine.PolicyPriority}[rng.IntN(2)]
+					cfg.GPUMemory = fewBlocks(t, device, Options{Engine: cfg}, int64(8+rng.IntN(5)))
+					t.Logf("seats %d, tokens %d, of one prompt %d, no cache %v, %s", cfg.MaxSeqs, cfg.MaxBatchedTokens, cfg.LongPrefillThreshold, cfg.NoPrefixCache, cfg.Policy)
+					answerAll(t, device, cfg, refs, least, 2)
+				}
+			})
+		}
+	}
+}
+
+// visit asks something else and leaves in the middle.
+func visit(t *testing.T, eng *engine.Engine, number int) {
+	req := engine.Request{TokenIDs: words(10+5*number, number), Priority: number%3 - 1, Params: engine.Params{MaxTokens: 30, IgnoreEOS: true}}
+	seen := 0
+	for _, err := range eng.Generate(t.Context(), req) {
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if seen++; seen > 3*number {
+			return
+		}
+	}
+}
+
 // answerAll asks everything at once, that many times, and compares.
 func answerAll(t *testing.T, device string, cfg engine.Config, refs []reference, least float64, rounds int) engine.Stats {
 	t.Helper()
@@ -89,22 +135,25 @@ func answerAll(t *testing.T, device string, cfg engine.Config, refs []reference,
 		for i, ref := range refs {
 			wg.Go(func() {
 				time.Sleep(time.Duration((i*7+round*3)%5) * 5 * time.Millisecond)
-				ids, _ := generate(t, eng, engine.Request{TokenIDs: ref.prompt, Params: engine.Params{Temperature: zero(), MaxTokens: len(ref.ids)}})
+				ids, _ := generate(t, eng, engine.Request{
+					TokenIDs: ref.prompt, Priority: i % 3, Params: engine.Params{Temperature: zero(), MaxTokens: len(ref.ids)},
+				})
 				n := compareGreedy(t, fmt.Sprintf("round %d, prompt %d", round, i), ids, ref.ids, ref.margins, least)
 				mu.Lock()
 				defer mu.Unlock()
 				compared, all = compared+n, all+len(ref.ids)
 			})
 		}
+		for i := range 2 {
+			wg.Go(func() { visit(t, eng, i+round) })
+		}
 		wg.Wait()
 	}
+	eventually(t, "those who left are forgotten", func() bool { return eng.Stats().BlocksUsed == 0 })
 	st := eng.Stats()
 	t.Logf("%d of %d tokens compared; %d preemptions, %d of %d prompt tokens cached", compared, all, st.Preemptions, st.PrefixHits, st.PrefixQueries)
 	if compared*100 < all*95 {
 		t.Errorf("only %d of %d tokens were compared", compared, all)
-	}
-	if st.BlocksUsed != 0 {
-		t.Errorf("%d blocks are still in use", st.BlocksUsed)
 	}
 	return st
 }
