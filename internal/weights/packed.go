@@ -12,7 +12,7 @@ import (
 // Checkpoints that another tool quantized hold a matrix as several tensors: codes, scales, zero points, and sometimes the
 // group that each column belongs to. They differ in the order of these and in little else, so a packedMatrix describes where
 // each number lies, and an unpacker writes it as one of the device's formats. Codes are moved, never computed with:
-// what is in the checkpoint is what the device multiplies with (docs/adr/0023-quantized-checkpoints.md).
+// what is in the checkpoint is what the device multiplies with (docs/adr/0024-quantized-checkpoints.md).
 
 // packedMatrix is a quantized matrix [rows, k] of a checkpoint.
 type packedMatrix struct {
