@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -18,6 +19,7 @@ const stripRows = 32
 // unpacker writes rows of packed matrices in the device's layout. It reads a strip of rows at a time, which in a matrix that
 // lies transposed is a strip of columns of the file, and keeps the last one, since rows are asked for in order.
 type unpacker struct {
+	strip  int // bytes of codes to read at a time, 0: stripBytes
 	m      *packedMatrix
 	order  []int32 // of the columns, nil: their own
 	groups []int32 // the stored group of each of the device's
@@ -56,7 +58,7 @@ func (u *unpacker) rows(ctx context.Context, m *packedMatrix, lo, hi int, data, 
 
 // use turns to another matrix.
 func (u *unpacker) use(m *packedMatrix) error {
-	*u = unpacker{codes: u.codes, scales: u.scales, zeros: u.zeros, raw: u.raw, groups: u.groups[:0]}
+	*u = unpacker{strip: u.strip, codes: u.codes, scales: u.scales, zeros: u.zeros, raw: u.raw, groups: u.groups[:0]}
 	step := m.format.Group
 	if m.index == nil {
 		for k := 0; k < m.k; k += step {
@@ -85,7 +87,7 @@ func (u *unpacker) use(m *packedMatrix) error {
 func (u *unpacker) load(ctx context.Context, row int) error {
 	m := u.m
 	perRow := m.k * m.codes.bits / 8
-	n := max(stripRows, stripBytes/perRow/stripRows*stripRows)
+	n := max(stripRows, cmp.Or(u.strip, stripBytes)/perRow/stripRows*stripRows)
 	u.lo = row / n * n
 	u.hi = min(u.lo+n, m.rows)
 	if err := u.readCodes(ctx); err != nil {

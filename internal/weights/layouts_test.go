@@ -1,0 +1,251 @@
+package weights_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/internal/weights"
+	"github.com/pagelight/pagelight/internal/weights/checkpointtest"
+)
+
+// layouts are the tools' layouts with all of their settings.
+func layouts() []checkpointtest.Layout {
+	var out []checkpointtest.Layout
+	add := func(method string, bits, group int, sym, spread bool) {
+		out = append(out, checkpointtest.Layout{Method: method, Options: checkpointtest.Options{Bits: bits, Group: group, Sym: sym, Spread: spread}})
+	}
+	for _, group := range []int{0, 16, 32, 64, 128} {
+		add("awq", 4, group, false, false)
+		add("compressed-tensors", 4, group, false, false)
+		add("compressed-tensors", 8, group, true, false)
+		add("int-quantized", 8, group, true, false)
+		add("int-quantized", 8, group, false, false)
+		for _, method := range []string{"gptq", "gptq_v2"} {
+			add(method, 4, group, false, false)
+			add(method, 8, group, true, false)
+		}
+	}
+	add("awq", 4, 64, true, false)
+	add("gptq", 4, 64, true, false)
+	add("gptq", 4, 64, false, true)
+	add("gptq", 8, 64, false, true)
+	add("gptq_v2", 4, 32, true, true)
+	add("compressed-tensors", 4, 64, true, false)
+	add("compressed-tensors", 4, 64, true, true)
+	add("compressed-tensors", 8, 32, false, true)
+	return out
+}
+
+func layoutName(l checkpointtest.Layout) string {
+	return fmt.Sprintf("%s/%d bits/group %d/sym %v/spread %v", l.Method, l.Bits, l.Group, l.Sym, l.Spread)
+}
+
+func openFS(t testing.TB, fsys fstest.MapFS) weights.Source {
+	t.Helper()
+	src, err := weights.OpenFS(fsys, "some")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return src
+}
+
+// decoded reads a matrix by runs of rows and gives its weights [rows, k] by input, as the formats' definition says.
+func decoded(t testing.TB, src weights.Source, name string, step int) []float32 {
+	t.Helper()
+	info, err := src.Info(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, err := src.Order(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]float32, info.Rows*info.K)
+	for lo := 0; lo < info.Rows; lo += step {
+		hi := min(lo+step, info.Rows)
+		rows, err := src.Rows(t.Context(), name, lo, hi)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, scales := rows.Data.Bytes, rows.Scales.Bytes
+		if len(data) != (hi-lo)*info.Format.RowBytes(info.K) || len(scales) != (hi-lo)*info.Format.ScaleBytes(info.K) {
+			t.Fatalf("%s: rows %d to %d have %d bytes and %d of scales", name, lo, hi, len(data), len(scales))
+		}
+		for i := range (hi - lo) * info.K {
+			row, col := i/info.K, i%info.K
+			at := col
+			if order != nil {
+				at = int(order[col])
+			}
+			word := binary.LittleEndian.Uint32(scales[4*(i/info.Format.Group):])
+			out[(lo+row)*info.K+at] = weightOf(info.Format.Kind, data, i, word)
+		}
+	}
+	return out
+}
+
+// weightOf is the weight with index i among the codes.
+func weightOf(kind quant.Kind, data []byte, i int, scale uint32) float32 {
+	s, z := quant.UnpackScale(scale)
+	switch kind {
+	case quant.Q4:
+		return (float32(data[i/2]>>(i%2*4)&15) - z) * s
+	case quant.Q8:
+		return (float32(data[i]) - z) * s
+	case quant.F8:
+		return e4m3(data[i]) * math.Float32frombits(scale)
+	}
+	panic("BUG: unexpected kind")
+}
+
+// e4m3 is the value of an 8-bit float.
+func e4m3(b byte) float32 {
+	sign := 1.0
+	if b&0x80 != 0 {
+		sign = -1
+	}
+	exponent, mantissa := int(b>>3&15), float64(b&7)
+	switch {
+	case b&0x7F == 0x7F:
+		return float32(math.NaN())
+	case exponent == 0:
+		return float32(sign * math.Ldexp(mantissa, -9))
+	}
+	return float32(sign * math.Ldexp(1+mantissa/8, exponent-7))
+}
+
+func wantEqual(t testing.TB, name string, got []float32, want func(i int) float32) {
+	t.Helper()
+	for i, v := range got {
+		if w := want(i); v != w {
+			t.Fatalf("%s: weight %d is %v, want %v", name, i, v, w)
+		}
+	}
+}
+
+// TestLayoutsGiveTheirWeights reads models in each layout, in pieces of all kinds, and compares every weight with what the
+// layout's writer meant.
+func TestLayoutsGiveTheirWeights(t *testing.T) {
+	t.Parallel()
+	for _, model := range []string{"ernie", "ernie-bias-untied"} {
+		floats, err := weights.OpenDir("../model/testdata/" + model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range layouts() {
+			if model != "ernie" && l.Group != 64 {
+				continue // of 192 and 320 inputs
+			}
+			t.Run(model+"/"+layoutName(l), func(t *testing.T) {
+				want := map[string]*checkpointtest.Matrix{}
+				fsys, err := checkpointtest.Model(t.Context(), floats, l, func(name string, m *checkpointtest.Matrix) { want[name] = m })
+				if err != nil {
+					t.Fatal(err)
+				}
+				src := openFS(t, fsys)
+				step := 1 << 20
+				for i, name := range slices.Sorted(maps.Keys(want)) {
+					if i%2 == 1 {
+						weights.SetStripBytes(src, 32*40)
+						step = 7 + 30*i
+					}
+					m := want[name]
+					wantEqual(t, name, decoded(t, src, name, step), func(i int) float32 { return m.At(i/m.K, i%m.K) })
+					order, err := src.Order(t.Context(), name)
+					if err != nil || (order != nil) != (l.Spread && m.Groups > 1) {
+						t.Fatalf("%s: order of %d columns, %v", name, len(order), err)
+					}
+				}
+				wantSameFloats(t, src, floats, want)
+			})
+		}
+	}
+}
+
+// wantSameFloats fails unless what is not quantized is as in the model that was.
+func wantSameFloats(t testing.TB, got, want weights.Source, quantized map[string]*checkpointtest.Matrix) {
+	t.Helper()
+	for _, s := range weights.Tensors(want.Config()) {
+		if quantized[s.Name] != nil {
+			continue
+		}
+		g, err := got.Rows(t.Context(), s.Name, 0, s.Rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := want.Rows(t.Context(), s.Name, 0, s.Rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(g.Data.Bytes, w.Data.Bytes) {
+			t.Errorf("%s differs", s.Name)
+		}
+	}
+}
+
+// TestFullShapeLayouts: layers of the model of full size, whose weights four bits hold, are the same in every layout as in bf16,
+// and have the same codes as when they are quantized here.
+func TestFullShapeLayouts(t *testing.T) {
+	t.Parallel()
+	full, err := weights.OpenSynthetic("ernie-4.5-0.3b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bf16 := checkpointtest.Shorter(full, 1, 64)
+	for _, l := range []checkpointtest.Layout{
+		{Method: "awq", Options: checkpointtest.Options{Bits: 4}},
+		{Method: "gptq", Options: checkpointtest.Options{Bits: 4}},
+		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 4, Sym: true}},
+	} {
+		for _, group := range []int{32, 64, 128} {
+			if l.Sym && group != 64 {
+				continue // what these have in common with the others is tested there
+			}
+			l.Group = group
+			t.Run(layoutName(l), func(t *testing.T) {
+				fsys, err := checkpointtest.Model(t.Context(), bf16, l, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				src := openFS(t, fsys)
+				own := weights.Quantized(bf16, weights.PolicyGroups(quant.Q4, group, nil))
+				for _, s := range weights.Tensors(src.Config()) {
+					if !strings.HasSuffix(s.Name, "_proj.weight") {
+						continue
+					}
+					got, err := src.Rows(t.Context(), s.Name, 0, s.Rows)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want, err := own.Rows(t.Context(), s.Name, 0, s.Rows)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !slices.Equal(got.Data.Bytes, want.Data.Bytes) || !slices.Equal(got.Scales.Bytes, want.Scales.Bytes) {
+						t.Fatalf("%s differs from what is quantized here", s.Name)
+					}
+				}
+				const some = "model.layers.0.mlp.down_proj.weight"
+				rows, err := bf16.Rows(t.Context(), some, 0, 1024)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantEqual(t, some, decoded(t, src, some, 500), func(i int) float32 {
+					return quant.BF16ToF32(binary.LittleEndian.Uint16(rows.Data.Bytes[2*i:]))
+				})
+			})
+		}
+	}
+}
