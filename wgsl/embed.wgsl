@@ -18,7 +18,7 @@
 const WG: u32 = 64u; // invocations per workgroup
 
 struct Params {
-  dim: u32,  // elements of a row, a multiple of 8
+  k: u32,    // dim, elements of a row, a multiple of 8
   row0: u32, // first id of this part
   rows: u32, // ids in this part
   pad0: u32,
@@ -42,7 +42,7 @@ struct Step {
 fn embed(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
          @builtin(local_invocation_index) tid: u32) {
   let i = (wg.y * nwg.x + wg.x) * WG + tid;
-  let octets = p.dim / 8u;
+  let octets = p.k / 8u;
   let m = i / octets;
   if (m >= step.rows) {
     return;

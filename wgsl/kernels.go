@@ -22,19 +22,22 @@ type Kernel struct {
 	Bindings []Binding // 0, 1, ...
 	Tuning   []string  // constants that the engine sets, beside those of a weight lib
 	Libs     []string  // appended always
-	Weights  bool      // a lib_weight file is appended too, by the format of the weights
+	Weights  bool      // a lib_weight file is appended too, by the format of the weights; Params have k, the inputs or the dimension
 	Serial   bool      // has no barriers and is made for software adapters
 	Features []string  // optional WebGPU features that it needs
 	Ref      string    // the function of internal/ref that it is held against
 }
 
-// WeightLib is the lib file for a kind of weights: "f32", "f16", "bf16", "q8" or "q4".
-func WeightLib(kind string) string { return "lib_weight_" + kind }
+// WeightLib is the lib file for a layout of weights: "f32", "f16", "bf16", "q8", "q4", "runs", "iq4", "f8", "ccq275", "ccq25" or
+// "ccq2".
+func WeightLib(layout string) string { return "lib_weight_" + layout }
 
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_topk", "lib_weight_bf16", "lib_weight_f16", "lib_weight_f32", "lib_weight_q4", "lib_weight_q8",
+		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_topk",
+		"lib_weight_bf16", "lib_weight_ccq2", "lib_weight_ccq25", "lib_weight_ccq275", "lib_weight_f16", "lib_weight_f32", "lib_weight_f8",
+		"lib_weight_iq4", "lib_weight_q4", "lib_weight_q8", "lib_weight_runs",
 	}
 }
 

@@ -131,15 +131,24 @@ func Cases(level Level) []Case {
 	}
 
 	dims := []int{16, 48, 80, 128, 256}
-	for _, f := range quant.Formats() {
+	for _, f := range someFormats() {
 		add("embed/"+f.String(), nil, func(b *bench) error { return embedCase(b, f) })
 	}
 	norms := []int{1, 7, 255, 256, 257, 768, 1000, 1024}
 	add("rms_norm", &forceMatmul, func(b *bench) error { return rmsNormCase(b, norms) })
 	add("rms_norm_serial", &serialMatmul, func(b *bench) error { return rmsNormCase(b, norms) })
-	for _, f := range quant.Formats() {
+	for _, f := range someFormats() {
 		few := func(b *bench) error { return linearCase(b, f, fewRows) }
 		many := func(b *bench) error { return linearCase(b, f, manyRows) }
+		if !common(f) { // what their own lines are is tried, not again what they share with the others
+			once := func(b *bench) error { return linearShapes(b, f, libRows) }
+			add("matvec/"+f.String(), &forceMatvec, once)
+			add("matmul_serial_1/"+f.String(), &serialMatvec, once)
+			add("matmul_uniform/"+f.String(), &uniform, func(b *bench) error { return linearShapes(b, f, libRows[:1]) })
+			add("matmul/"+f.String(), &forceMatmul, once)
+			add("matmul_serial/"+f.String(), &serialMatmul, once)
+			continue
+		}
 		add("matvec/"+f.String(), &forceMatvec, few)
 		add("matmul_serial_1/"+f.String(), &serialMatvec, few)
 		add("matmul_uniform/"+f.String(), &uniform, func(b *bench) error {
@@ -180,7 +189,10 @@ func Cases(level Level) []Case {
 		name   string
 		tuning *kernels.Tuning
 	}{{"deterministic", &onePipeline}, {"deterministic_serial", &serialBoth}} {
-		for _, f := range quant.Formats() {
+		for _, f := range someFormats() {
+			if !common(f) {
+				continue
+			}
 			add(t.name+"/linear/"+f.String(), t.tuning, func(b *bench) error { return sameLinear(b, f) })
 		}
 		for _, kv := range quant.KVTypes() {

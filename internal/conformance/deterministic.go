@@ -55,7 +55,7 @@ func (b *bench) compareSteps(what string, n int, build func(rows []int) (kernels
 // sameLinear is a layer with everything in it, for one weight format.
 func sameLinear(b *bench, f quant.Format) error {
 	const n, all = 70, 64
-	for _, k := range []int{256, 3 * max(f.Group, 8)} {
+	for _, k := range []int{256, 3 * f.Multiple()} {
 		x, before, bias := b.uniform(all*k), b.uniform(all*n), b.uniform(n)
 		w := b.matrix(f, n, k)
 		parts := cut(w, 2)

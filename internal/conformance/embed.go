@@ -9,10 +9,10 @@ import (
 
 // embedCase looks up the first and last id of each part, random ones, and one outside the table, whose row must stay.
 func embedCase(b *bench, f quant.Format) error {
-	group := max(f.Group, 8)
+	unit := f.Multiple()
 	for _, shape := range []struct{ vocab, dim, parts, rows, bucket int }{
-		{1, group, 1, 1, 1},
-		{7, 3 * group, 2, 6, 9},
+		{1, unit, 1, 1, 1},
+		{7, 3 * unit, 2, 6, 9},
 		{30, 1024, 3, 17, 32},
 	} {
 		table := b.matrix(f, shape.vocab, shape.dim)

@@ -40,10 +40,17 @@ var manyRows = []linearShape{
 	{rows: 17, bucket: 17, n: 20, k: 1024, parts: 3},
 }
 
+// libRows are edges of how weights lie in memory: parts that begin with any row, one group and several, an odd number of rows.
+var libRows = []linearShape{
+	{rows: 3, bucket: 4, n: 37, k: 768, parts: 3, offset: 1, surplus: 2, bias: true, add: true},
+	{rows: 1, bucket: 1, n: 5, k: 1, parts: 1},
+	{rows: 2, bucket: 2, n: 70, k: 3, parts: 2, add: true},
+	{rows: 4, bucket: 4, n: 9, k: 1024, parts: 1},
+}
+
 // linearCase runs shapes, and two random ones, for one weight format. A K that the format's group does not divide counts
 // groups instead of elements.
 func linearCase(b *bench, f quant.Format, shapes []linearShape) error {
-	group := max(f.Group, 8)
 	for range 2 {
 		rows := 1 + b.IntN(6)
 		shapes = append(shapes[:len(shapes):len(shapes)], linearShape{
@@ -51,15 +58,31 @@ func linearCase(b *bench, f quant.Format, shapes []linearShape) error {
 			surplus: b.IntN(5), xSurplus: 4 * b.IntN(3), bias: b.IntN(2) == 0, add: b.IntN(2) == 0,
 		})
 	}
+	return linearShapes(b, f, shapes)
+}
+
+// linearShapes runs shapes for one weight format.
+func linearShapes(b *bench, f quant.Format, shapes []linearShape) error {
 	for _, s := range shapes {
-		if s.k%group != 0 {
-			s.k = group * (1 + (s.k-1)%7)
-		}
+		s.k = rowOf(f, s.k)
 		if err := linear(b, s, cut(b.matrix(f, s.n, s.k), s.parts)...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// rowOf is a K that the format can have: k if it can, else k as a number of groups, or of what else rows are multiples of.
+func rowOf(f quant.Format, k int) int {
+	unit := f.Multiple()
+	if k%unit == 0 {
+		return k
+	}
+	most := 7
+	if unit > 128 {
+		most = 3
+	}
+	return unit * (1 + (k-1)%most)
 }
 
 // linearQuick is one layer with everything in it.

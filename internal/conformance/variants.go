@@ -23,7 +23,7 @@ func Variants() ([]gpu.PipelineDesc, error) {
 	for _, k := range wgsl.Kernels() {
 		var formats []*quant.Format
 		if k.Weights {
-			for _, f := range quant.Formats() {
+			for _, f := range someFormats() {
 				formats = append(formats, &f)
 			}
 		} else {
@@ -44,30 +44,27 @@ func Variants() ([]gpu.PipelineDesc, error) {
 func constSets(name string, f *quant.Format) []wgsl.Consts {
 	switch name {
 	case "matvec":
-		list := []wgsl.Consts{{"ROWS_M": 1, "WIDE": 0}, {"ROWS_M": 4, "WIDE": 0}}
-		if f.Group%32 == 0 {
-			list = append(list, wgsl.Consts{"ROWS_M": 1, "WIDE": 1}, wgsl.Consts{"ROWS_M": 4, "WIDE": 1})
+		var list []wgsl.Consts
+		for _, wide := range kernels.Widths(*f) {
+			list = append(list, wgsl.Consts{"ROWS_M": 1, "WIDE": wide}, wgsl.Consts{"ROWS_M": 4, "WIDE": wide})
 		}
 		return list
 	case "matmul_uniform":
 		var list []wgsl.Consts
 		for _, tokens := range []uint32{1, 4, 8} {
-			c := wgsl.Consts{"TOKENS": tokens, "FOURS": 4, "WIDE": 0}
-			if tokens == 1 {
-				c["FOURS"] = 2
-			}
-			list = append(list, c)
-			if f.Group%32 == 0 {
-				c = maps.Clone(c)
-				c["WIDE"] = 1
+			for _, wide := range kernels.Widths(*f) {
+				c := wgsl.Consts{"TOKENS": tokens, "FOURS": 4, "WIDE": wide}
+				if tokens == 1 {
+					c["FOURS"] = 2
+				}
 				list = append(list, c)
 			}
 		}
 		return list
 	case "matmul_serial":
-		list := []wgsl.Consts{{"TOKENS": 1, "FOURS": 2, "WIDE": 0}, {"TOKENS": 4, "FOURS": 4, "WIDE": 0}}
-		if f.Group%32 == 0 {
-			list = append(list, wgsl.Consts{"TOKENS": 1, "FOURS": 2, "WIDE": 1}, wgsl.Consts{"TOKENS": 4, "FOURS": 4, "WIDE": 1})
+		var list []wgsl.Consts
+		for _, wide := range kernels.Widths(*f) {
+			list = append(list, wgsl.Consts{"TOKENS": 1, "FOURS": 2, "WIDE": wide}, wgsl.Consts{"TOKENS": 4, "FOURS": 4, "WIDE": wide})
 		}
 		return list
 	case "rope":

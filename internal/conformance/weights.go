@@ -8,12 +8,39 @@ import (
 	"github.com/pagelight/pagelight/internal/ref"
 )
 
+// someFormats are the formats that cases try: every group of the kinds that our own packed models have, and of the others one for
+// each way in which their kernels differ. A kind's groups share all of its text but for a number.
+func someFormats() []quant.Format {
+	var list []quant.Format
+	for _, f := range quant.Formats() {
+		switch f.Kind {
+		case quant.Q2:
+			if f.Group != 64 {
+				continue
+			}
+		case quant.Q3:
+			if f.Group != 16 && f.Group != 32 {
+				continue
+			}
+		case quant.F8:
+			if f.Group != 8 && f.Group != 128 {
+				continue
+			}
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// common says whether a format is one of those that every variant is tried on.
+func common(f quant.Format) bool { return f.Kind <= quant.Q4 }
+
 // matrix makes a random weight matrix whose products with activations of magnitude 1 have magnitude 1. Codes take all their
 // values; zero points are whole numbers, as the common formats have them, or fractions, as ours may.
 func (b *bench) matrix(f quant.Format, rows, k int) ref.Matrix {
-	m := ref.Matrix{Format: f, Rows: rows, K: k, Data: make([]uint32, rows*f.RowWords(k))}
+	m := ref.Matrix{Format: f, Rows: rows, K: k, Data: make([]uint32, rows*f.RowWords(k)), Scales: make([]uint32, rows*f.ScaleWords(k))}
 	size := float32(1 / math.Sqrt(float64(k)))
-	if f.Group == 0 {
+	if !f.Grouped() {
 		w := b.uniform(rows * k)
 		for i := range w {
 			w[i] *= 2 * size
@@ -24,29 +51,74 @@ func (b *bench) matrix(f quant.Format, rows, k int) ref.Matrix {
 	for i := range m.Data {
 		m.Data[i] = b.Uint32()
 	}
-	m.Scales = make([]uint32, rows*f.ScaleWords(k))
-	for i := range m.Scales {
-		zero := float32(f.MaxCode()+1) / 2
-		switch b.IntN(4) {
-		case 0:
-			zero = float32(b.IntN(f.MaxCode() + 1))
-		case 1:
-			zero = b.Float32() * float32(f.MaxCode())
-		}
-		scale := (0.5 + b.Float32()) * 3 * size / float32(f.MaxCode())
-		m.Scales[i] = quant.PackScale(quant.F32ToF16(scale), quant.F32ToF16(zero))
+	for i := quant.F8NaN(m.Data); f.Kind == quant.F8 && i >= 0; i = quant.F8NaN(m.Data) {
+		m.Data[i/4] ^= 1 << (i % 4 * 8)
+	}
+	for row := range rows {
+		b.scales(f, m.Data[row*f.RowWords(k):], m.Scales[row*f.ScaleWords(k):][:f.ScaleWords(k)], size, k)
 	}
 	return m
+}
+
+// scales makes the scales of a row, for weights of magnitude size. Local scales of convolutional codes lie in its data, and are
+// random already.
+func (b *bench) scales(f quant.Format, data, scales []uint32, size float32, k int) {
+	top := float32(f.MaxCode())
+	some := func(x float32) float32 { return (0.5 + b.Float32()) * x }
+	half := quant.F32ToF16
+	switch f.Kind {
+	case quant.F8:
+		for i := range scales {
+			scales[i] = math.Float32bits(some(6 * size / quant.F8Max))
+		}
+	case quant.IQ4:
+		for i := range scales {
+			scales[i] = quant.PackScale(half(some(2*size/127)), 0)
+		}
+	case quant.Q4M, quant.Q5M:
+		for i := range scales {
+			scale := some(3 * size / top)
+			scales[i] = quant.PackScale(half(scale), half(-scale*b.Float32()*top))
+		}
+	case quant.Q2K, quant.Q3K, quant.Q4K, quant.Q5K, quant.Q6K:
+		for block := range k / 256 {
+			f.SetBlockScale(scales, block, half(some(3*size/top/64)), half(some(size/64)))
+		}
+		for group := range k / f.Group {
+			f.SetGroupScale(scales, group, int8(b.IntN(256)-128), int8(b.IntN(256)-128))
+		}
+	case quant.CCQ275:
+		f.SetCCQSuper(scales, some(size/40))
+	case quant.CCQ25:
+		f.SetCCQSuper(scales, some(size/10000))
+	case quant.CCQ2:
+		f.SetCCQSuper(scales, some(size/160))
+		for ok := false; !ok; {
+			scale, zero := 100+100*b.Float32(), 20000*b.Float32()-10000
+			quant.SetCCQ2Line(scales, scale, zero)
+			ok = quant.CCQ2Stable(scale, zero)
+		}
+		for group := range k / f.Group {
+			f.SetCCQLocal(data, scales, group, uint32(b.IntN(16)))
+		}
+	default:
+		for i := range scales {
+			zero := (top + 1) / 2
+			switch b.IntN(4) {
+			case 0:
+				zero = float32(b.IntN(f.MaxCode() + 1))
+			case 1:
+				zero = b.Float32() * top
+			}
+			scales[i] = quant.PackScale(half(some(3*size/top)), half(zero))
+		}
+	}
 }
 
 // slice is rows lo..hi-1 of m.
 func slice(m ref.Matrix, lo, hi int) ref.Matrix {
 	n, s := m.Format.RowWords(m.K), m.Format.ScaleWords(m.K)
-	part := ref.Matrix{Format: m.Format, Rows: hi - lo, K: m.K, Data: m.Data[lo*n : hi*n]}
-	if s > 0 {
-		part.Scales = m.Scales[lo*s : hi*s]
-	}
-	return part
+	return ref.Matrix{Format: m.Format, Rows: hi - lo, K: m.K, Data: m.Data[lo*n : hi*n], Scales: m.Scales[lo*s : hi*s]}
 }
 
 // upload puts matrices on the device as the parts of one weight.
@@ -54,7 +126,7 @@ func (b *bench) upload(parts ...ref.Matrix) kernels.Weight {
 	w := kernels.Weight{K: parts[0].K}
 	for _, m := range parts {
 		part := kernels.Part{Row0: w.Rows, Rows: m.Rows, Format: m.Format, Data: b.input(m.Data)}
-		if m.Format.Group != 0 {
+		if len(m.Scales) > 0 {
 			part.Scales = b.input(m.Scales)
 		}
 		w.Parts = append(w.Parts, part)

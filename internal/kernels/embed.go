@@ -11,7 +11,7 @@ type EmbedArgs struct {
 	Step   gpu.Binding // holds the rows that a step really has
 }
 
-type embedParams struct{ Dim, Row0, Rows, Pad0 uint32 }
+type embedParams struct{ K, Row0, Rows, Pad0 uint32 }
 
 const elementWG = 64 // invocations per workgroup of the kernels that have one for each element
 
@@ -31,7 +31,7 @@ func (s *Set) Embed(a EmbedArgs) (Op, error) {
 		if err != nil {
 			return nil, err
 		}
-		params := embedParams{Dim: uint32(a.Table.K), Row0: uint32(part.Row0), Rows: uint32(part.Rows)}
+		params := embedParams{K: uint32(a.Table.K), Row0: uint32(part.Row0), Rows: uint32(part.Rows)}
 		group, err := s.bind(p, params, a.Step, a.Tokens, part.Data, part.Scales, a.X)
 		if err != nil {
 			return nil, err

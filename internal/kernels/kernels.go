@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
@@ -252,11 +251,9 @@ func Describe(name string, format *quant.Format, consts wgsl.Consts) (gpu.Pipeli
 	maps.Copy(edits, consts)
 	if format != nil {
 		label += " " + format.String()
-		if format.Group != 0 {
-			edits["GROUP"] = uint32(format.Group)
-		}
-		kind, _, _ := strings.Cut(format.String(), "g")
-		libs = append(libs, wgsl.WeightLib(kind))
+		file, lib := weightLib(*format)
+		libs = append(libs, file)
+		maps.Copy(edits, lib)
 	}
 	for _, c := range slices.Sorted(maps.Keys(consts)) {
 		label += fmt.Sprintf(" %s=%d", c, consts[c])

@@ -309,7 +309,7 @@ func TestFaultyArguments(t *testing.T) {
 		"linear: columns 1 to 5 do not fit into YStride 4":    linear(func(a *LinearArgs) { a.YOffset, a.YStride = 1, 4 }),
 		"linear: the parts have 4 rows, not 5":                linear(func(a *LinearArgs) { a.W.Rows, a.YStride = 5, 5 }),
 		"linear: part 0 has rows 1 to 5, expected from 0":     linear(func(a *LinearArgs) { a.W.Parts[0].Row0 = 1 }),
-		"linear: part 0: K 8 is no multiple of the group of":  linear(func(a *LinearArgs) { a.W.Parts[0].Format = q4 }),
+		"linear: part 0: quant: format q4g16: rows of 8 are ": linear(func(a *LinearArgs) { a.W.Parts[0].Format = q4 }),
 		"data of part 0 (padded to 16 bytes) has 124 bytes":   linear(func(a *LinearArgs) { a.W.Parts[0].Data = f.buffer(31) }),
 		"Step needs 16 bytes at an":                           linear(func(a *LinearArgs) { a.Step.Offset = 8 }),
 		"x and y are one buffer, and one of them is written":  linear(func(a *LinearArgs) { a.Y = a.X }),

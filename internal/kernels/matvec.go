@@ -12,14 +12,6 @@ const (
 	matvecLanes = 32 // invocations per row
 )
 
-// wide says whether 32 weights at a time share a scale.
-func wide(f quant.Format, k int) uint32 {
-	if k%32 == 0 && f.Group%32 == 0 {
-		return 1
-	}
-	return 0
-}
-
 // matvec takes rowsM tokens per workgroup.
 func (s *Set) matvec(rowsM int) variant {
 	return variant{

@@ -109,14 +109,17 @@ func (c *checker) weight(w *Weight) {
 	for i, p := range w.Parts {
 		c.want(p.Row0 == next && p.Rows >= 1, "part %d has rows %d to %d, expected from %d", i, p.Row0, p.Row0+p.Rows, next)
 		next += p.Rows
-		c.want(p.Format.Group == 0 || w.K%p.Format.Group == 0, "part %d: K %d is no multiple of the group of %s", i, w.K, p.Format)
 		if c.err != nil {
+			return
+		}
+		if err := p.Format.Check(w.K); err != nil {
+			c.want(false, "part %d: %v", i, err)
 			return
 		}
 		// Kernels read vec4<u32>, so the last row must not end inside one.
 		c.buffer(fmt.Sprintf("data of part %d (padded to 16 bytes)", i), p.Data, 4*ceil(p.Rows*p.Format.RowBytes(w.K), 16))
-		if p.Format.Group != 0 {
-			c.buffer(fmt.Sprintf("scales of part %d", i), p.Scales, p.Rows*w.K/p.Format.Group)
+		if n := p.Format.ScaleWords(w.K); n > 0 {
+			c.buffer(fmt.Sprintf("scales of part %d", i), p.Scales, p.Rows*n)
 		}
 	}
 	c.want(next == w.Rows, "the parts have %d rows, not %d", next, w.Rows)

@@ -106,6 +106,12 @@ func (k Kind) info() kindInfo {
 	return kinds[k]
 }
 
+// Grouped says whether a format of this kind has a group.
+func (f Format) Grouped() bool { return f.Kind.info().groups != nil }
+
+// Multiple is what K must be a multiple of: the group, and what the layout of a row asks for.
+func (f Format) Multiple() int { return max(f.Group, f.Kind.info().every) }
+
 // RowBytes is the number of bytes of one row of k values or codes.
 func (f Format) RowBytes(k int) int {
 	switch f.Kind {
@@ -167,10 +173,10 @@ func ParseFormat(s string) (Format, error) {
 	return Format{}, fmt.Errorf("quant: unknown weight format %q", s)
 }
 
-// Formats lists every format.
+// Formats lists every format, each of which has kernels.
 func Formats() []Format {
 	var fs []Format
-	for k := range Q2 { // the kinds after it get their kernels next
+	for k := range numKinds {
 		groups := k.info().groups
 		if groups == nil {
 			groups = []int{0}

@@ -12,37 +12,11 @@ import (
 //
 //	f32    | e0                                                              |  word 0
 //	f16    | e1                              | e0                            |  word 0, likewise bf16
-//	q8     | e3            | e2              | e1            | e0            |  word 0
-//	q4     | e7    | e6    | e5    | e4      | e3    | e2    | e1    | e0    |  word 0
+//	q8     | e3            | e2              | e1            | e0            |  word 0, likewise f8
+//	q4     | e7    | e6    | e5    | e4      | e3    | e2    | e1    | e0    |  word 0, likewise q4m, q4k and iq4
 //	scale  | zero of group 0                 | scale of group 0              |  word 0 of the scales
 //
-// A word thus holds PerWord consecutive elements, and 8 elements, the smallest group, are 8, 4, 2 or 1 words.
-
-// PerWord is the number of elements in one 32-bit word.
-func (f Format) PerWord() int {
-	switch f.Kind {
-	case F32:
-		return 1
-	case F16, BF16:
-		return 2
-	case Q8:
-		return 4
-	case Q4:
-		return 8
-	}
-	panic(fmt.Sprintf("BUG: unknown weight kind %d", f.Kind))
-}
-
-// MaxCode is the largest code of Q8 and Q4, and 0 for the other kinds.
-func (f Format) MaxCode() int {
-	switch f.Kind {
-	case Q8:
-		return 255
-	case Q4:
-		return 15
-	}
-	return 0
-}
+// codes.go has the runs of 2, 3, 5 and 6 bits, ccq.go the convolutional codes.
 
 // Check says whether kernels exist for rows of k elements in this format.
 func (f Format) Check(k int) error {
@@ -79,12 +53,12 @@ func oneOf(numbers []int) string {
 }
 
 // RowWords is the number of words of one row of k values or codes.
-func (f Format) RowWords(k int) int { return k / f.PerWord() }
+func (f Format) RowWords(k int) int { return f.RowBytes(k) / 4 }
 
-// ScaleWords is the number of words of scales and zero points of one row.
+// ScaleWords is the number of words of scales of one row, with all that belongs to them.
 func (f Format) ScaleWords(k int) int { return f.ScaleBytes(k) / 4 }
 
-// PackScale is the word of a group: scale in the low half, zero point in the high half.
+// PackScale is the word of a group: scale in the low half, zero point or minimum in the high half.
 func PackScale(scale, zero uint16) uint32 { return uint32(zero)<<16 | uint32(scale) }
 
 // UnpackScale is the reverse of PackScale, widened to f32.
@@ -92,44 +66,31 @@ func UnpackScale(word uint32) (scale, zero float32) {
 	return F16ToF32(uint16(word)), F16ToF32(uint16(word >> 16))
 }
 
-// PackCodes puts codes, one per byte, into words. len(codes) is a multiple of 8 and every code at most MaxCode.
-func (f Format) PackCodes(dst []uint32, codes []byte) {
-	switch f.Kind {
-	case Q8:
-		for i := range len(codes) / 4 {
-			c := codes[4*i : 4*i+4]
-			dst[i] = uint32(c[0]) | uint32(c[1])<<8 | uint32(c[2])<<16 | uint32(c[3])<<24
-		}
-	case Q4:
-		for i := range len(codes) / 8 {
-			word := uint32(0)
-			for j, c := range codes[8*i : 8*i+8] {
-				word |= uint32(c&15) << (4 * j)
-			}
-			dst[i] = word
-		}
-	default:
-		panic(fmt.Sprintf("BUG: format %v has no codes", f))
-	}
+// SetBlockScale sets the upper level of scales of the block of 256 weights of a row in a K kind; d and dmin are halves. scales
+// begin at the row.
+func (f Format) SetBlockScale(scales []uint32, block int, d, dmin uint16) {
+	scales[block*f.ScaleWords(superBlock)] = PackScale(d, dmin)
 }
 
-// UnpackCodes is the reverse of PackCodes; it fills dst.
-func (f Format) UnpackCodes(dst []byte, data []uint32) {
-	switch f.Kind {
-	case Q8:
-		for i := range dst {
-			dst[i] = byte(data[i/4] >> (i % 4 * 8))
-		}
-	case Q4:
-		for i := range dst {
-			dst[i] = byte(data[i/8]>>(i%8*4)) & 15
-		}
-	default:
-		panic(fmt.Sprintf("BUG: format %v has no codes", f))
-	}
+// SetGroupScale sets the lower level of scales of a group of a row in a K kind: weights are (d*sc)*code - dmin*mc.
+func (f Format) SetGroupScale(scales []uint32, group int, sc, mc int8) {
+	word, shift := f.groupScale(group)
+	scales[word] = scales[word]&^(0xFFFF<<shift) | (uint32(uint8(sc))|uint32(uint8(mc))<<8)<<shift
 }
 
-// Encode stores the row src in F32, F16 or BF16, rounding to the nearest. Quantize makes the formats with codes.
+// GroupScale is what SetGroupScale has set.
+func (f Format) GroupScale(scales []uint32, group int) (sc, mc int8) {
+	word, shift := f.groupScale(group)
+	return int8(scales[word] >> shift), int8(scales[word] >> shift >> 8)
+}
+
+// groupScale is where the lower level of a group lies in the scales of a row.
+func (f Format) groupScale(group int) (word, shift int) {
+	groups := superBlock / f.Group
+	return group/groups*f.ScaleWords(superBlock) + 1 + group%groups/2, 16 * (group % 2)
+}
+
+// Encode stores the row src in F32, F16 or BF16, rounding to the nearest. Quantize makes formats with codes.
 func Encode(f Format, dst []uint32, src []float32) {
 	switch f.Kind {
 	case F32:
@@ -146,51 +107,5 @@ func Encode(f Format, dst []uint32, src []float32) {
 		}
 	default:
 		panic(fmt.Sprintf("BUG: Encode of %v", f))
-	}
-}
-
-// Decode widens one row of k elements into dst. data and scales begin at the row. What it computes in f32 is what
-// kernels compute: the definition of every format.
-func Decode(f Format, data, scales []uint32, k int, dst []float32) {
-	dst = dst[:k]
-	data = data[:f.RowWords(k)]
-	switch f.Kind {
-	case F32:
-		for i, word := range data {
-			dst[i] = math.Float32frombits(word)
-		}
-	case F16:
-		for i, word := range data {
-			d := dst[2*i : 2*i+2]
-			d[0], d[1] = F16ToF32(uint16(word)), F16ToF32(uint16(word>>16))
-		}
-	case BF16:
-		for i, word := range data {
-			d := dst[2*i : 2*i+2]
-			d[0], d[1] = math.Float32frombits(word<<16), math.Float32frombits(word&0xFFFF0000)
-		}
-	case Q8:
-		for g := range k / f.Group {
-			scale, zero := UnpackScale(scales[g])
-			d := dst[g*f.Group : (g+1)*f.Group]
-			for i, word := range data[g*f.Group/4 : (g+1)*f.Group/4] {
-				d := d[4*i : 4*i+4]
-				d[0] = (float32(word&255) - zero) * scale
-				d[1] = (float32(word>>8&255) - zero) * scale
-				d[2] = (float32(word>>16&255) - zero) * scale
-				d[3] = (float32(word>>24) - zero) * scale
-			}
-		}
-	case Q4:
-		for g := range k / f.Group {
-			scale, zero := UnpackScale(scales[g])
-			d := dst[g*f.Group : (g+1)*f.Group]
-			for i, word := range data[g*f.Group/8 : (g+1)*f.Group/8] {
-				for j := range d[8*i : 8*i+8] {
-					d[8*i+j] = (float32(word&15) - zero) * scale
-					word >>= 4
-				}
-			}
-		}
 	}
 }

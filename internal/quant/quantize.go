@@ -9,7 +9,17 @@ import (
 // ErrRange says that weights cannot be stored in a format: not finite, or too large for its halves.
 var ErrRange = errors.New("weight out of range")
 
-// Quantize stores the rows w, k weights each, in any format. See QuantizeTo.
+// Quantizes says whether Quantize can store weights in the format. The others are read from files of others, or have encoders of
+// their own.
+func (f Format) Quantizes() bool {
+	switch f.Kind {
+	case F32, F16, BF16, Q8, Q4, Q2, Q3, F8:
+		return true
+	}
+	return false
+}
+
+// Quantize stores the rows w, k weights each. See QuantizeTo.
 func Quantize(f Format, w []float32, k int) (data, scales []uint32, err error) {
 	if err := f.Check(k); err != nil {
 		return nil, nil, err
@@ -22,7 +32,8 @@ func Quantize(f Format, w []float32, k int) (data, scales []uint32, err error) {
 // QuantizeTo is Quantize into memory of the caller: data has RowWords and scales ScaleWords for each row. It allocates
 // nothing and may run on several goroutines for distinct rows. Its result depends on the weights only, not on the machine.
 //
-// F16 and BF16 round to the nearest. Q8 and Q4 look for scale, zero point and codes of each group on their own:
+// F16 and BF16 round to the nearest, and so does F8, with the scale that makes the largest weight of a group F8Max. Q8, Q4, Q3 and Q2
+// look for scale, zero point and codes of each group on their own:
 // weights that a scale and a zero point can represent exactly stay exact, others get the least squared error that a
 // bounded search finds. An error wraps ErrRange and says which weight is not finite or does not fit.
 func QuantizeTo(f Format, w []float32, k int, data, scales []uint32) error {
@@ -32,20 +43,59 @@ func QuantizeTo(f Format, w []float32, k int, data, scales []uint32) error {
 	if len(w)%k != 0 || len(data) != len(w)/k*f.RowWords(k) || len(scales) != len(w)/k*f.ScaleWords(k) {
 		return fmt.Errorf("quant: %d weights in rows of %d as %v: %d words of data and %d of scales do not fit", len(w), k, f, len(data), len(scales))
 	}
-	if f.Group == 0 {
+	switch {
+	case !f.Quantizes():
+		return fmt.Errorf("quant: no weights are quantized to %v: f8, q8, q4, q3 and q2 are formats for that", f)
+	case f.Group == 0:
 		return encodeChecked(f, w, k, data)
 	}
 	fit := fitter{max: float64(f.MaxCode())}
-	words := f.Group / f.PerWord()
-	for g := range len(w) / f.Group {
-		if err := fit.group(w[g*f.Group : (g+1)*f.Group]); err != nil {
-			at := g * f.Group
-			return fmt.Errorf("quant: %v: row %d, weights %d to %d: %w", f, at/k, at%k, at%k+f.Group-1, err)
+	var codes [maxGroup]byte // of whole words
+	unit := max(f.Group, f.unit())
+	words := f.RowWords(unit)
+	for u := range len(w) / unit {
+		for at := u * unit; at < (u+1)*unit; at += f.Group {
+			word, chosen, err := fit.fit(f, w[at:at+f.Group])
+			if err != nil {
+				return fmt.Errorf("quant: %v: row %d, weights %d to %d: %w", f, at/k, at%k, at%k+f.Group-1, err)
+			}
+			scales[at/f.Group] = word
+			copy(codes[at-u*unit:], chosen)
 		}
-		scales[g] = PackScale(fit.scale, fit.zero)
-		f.PackCodes(data[g*words:(g+1)*words], fit.codes[:f.Group])
+		f.PackCodes(data[u*words:(u+1)*words], codes[:unit])
 	}
 	return nil
+}
+
+// fit is the scale, as its word in memory, and the codes of a group.
+func (f *fitter) fit(format Format, w []float32) (scale uint32, codes []byte, err error) {
+	if format.Kind == F8 {
+		scale, err = floats8(f.codes[:len(w)], w)
+	} else {
+		err = f.group(w)
+		scale = PackScale(f.scale, f.zero)
+	}
+	return scale, f.codes[:len(w)], err
+}
+
+// floats8 finds the e4m3fn floats of a group, and the bits of their scale.
+func floats8(codes []byte, w []float32) (uint32, error) {
+	largest := 0.0
+	for i, v := range w {
+		if v-v != 0 {
+			return 0, fmt.Errorf("weight %d of the group is %v: %w", i, v, ErrRange)
+		}
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	scale := float32(largest / F8Max)
+	if scale == 0 {
+		clear(codes)
+		return 0, nil
+	}
+	for i, v := range w {
+		codes[i] = F32ToF8(float32(float64(v) / float64(scale)))
+	}
+	return math.Float32bits(scale), nil
 }
 
 // encodeChecked is Encode for weights that must stay finite.
@@ -210,12 +260,21 @@ func (f *fitter) search() {
 		f.try(s, math.Round(-f.lo/s)) // what everybody does
 	}
 	steps := searchQ8[:]
-	if f.max == 15 {
+	switch f.max {
+	case 15:
 		steps = searchQ4[:]
+	case 7:
+		steps = searchQ3[:]
+	case 3:
+		steps = searchQ2[:]
 	}
 	for _, extra := range steps {
 		scale := spread / (f.max + extra)
 		f.refine(scale, -f.lo/scale)
+		if f.max < 15 && extra > 0 { // with few codes it matters which end is cut off: the upper, the lower or both
+			f.refine(scale, -f.lo/scale-extra)
+			f.refine(scale, -f.lo/scale-extra/2)
+		}
 	}
 	// Far from zero the zero point, a half, is too coarse for a scale that fits the spread.
 	if largest := max(-f.lo, f.hi); largest > 64*spread {
@@ -224,13 +283,19 @@ func (f *fitter) search() {
 		}
 		f.constant((f.lo + f.hi) / 2)
 	}
-	for range 2 {
+	rounds := 2
+	if f.max < 15 {
+		rounds = 4
+	}
+	for range rounds {
 		f.improve()
 	}
 }
 
 // Scales to try, as codes more or less than there are between the smallest and the largest weight.
 var (
+	searchQ2 = [...]float64{-0.3, 0, 0.3, 0.6, 0.9, 1.2, 1.6, 2.1}
+	searchQ3 = [...]float64{-0.4, 0, 0.3, 0.6, 1, 1.4, 1.9, 2.6}
 	searchQ4 = [...]float64{-0.8, -0.5, -0.2, 0.1, 0.4, 0.7, 1, 1.6}
 	searchQ8 = [...]float64{-0.5, 0, 1}
 )

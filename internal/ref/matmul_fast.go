@@ -38,7 +38,7 @@ func (a *MatmulArgs) Widen(x []float64, lo, hi int) {
 }
 
 // tileK is how much of a row is decoded at a time, so that decoded weights stay in the first-level cache: 8 KiB for four
-// rows. It is a multiple of every group.
+// rows. It is a multiple of what every format's rows are multiples of.
 const tileK = 256
 
 // MatmulFast computes what Matmul does, with the same order of every sum, from x as Widen made it. It decodes four rows
@@ -107,14 +107,18 @@ func dotQuad2(w [][4]float64, x, y []float64, sumX, sumY *[4]float64) {
 // decodeQuad decodes the elements from, from+1, ... of the rows j to j+3 into dst, side by side. Rows after last are read
 // as last: the caller drops their results.
 func decodeQuad(w *Matrix, j, last, from int, dst [][4]float64) {
+	switch w.Format.Kind {
+	case quant.F32, quant.F16, quant.BF16, quant.Q8, quant.Q4:
+	default:
+		decodeAny(w, j, last, from, dst)
+		return
+	}
 	var data, scales [4][]uint32
 	words := w.Format.RowWords(len(dst))
 	for r := range 4 {
 		d, s := w.row(min(j+r, last))
-		data[r] = d[from/w.Format.PerWord():][:words]
-		if group := w.Format.Group; group > 0 {
-			scales[r] = s[from/group:]
-		}
+		data[r] = d[w.Format.RowWords(from):][:words]
+		scales[r] = s[w.Format.ScaleWords(from):]
 	}
 	a, b, c, d := data[0], data[1][:words], data[2][:words], data[3][:words]
 	switch w.Format.Kind {
@@ -144,6 +148,18 @@ func decodeQuad(w *Matrix, j, last, from int, dst [][4]float64) {
 	case quant.Q4:
 		for r := range 4 {
 			decodeQ4(data[r], scales[r], w.Format.Group, dst, r)
+		}
+	}
+}
+
+// decodeAny is decodeQuad for the kinds that have no faster way.
+func decodeAny(w *Matrix, j, last, from int, dst [][4]float64) {
+	var row [tileK]float32
+	for r := range 4 {
+		data, scales := w.row(min(j+r, last))
+		quant.DecodeFrom(w.Format, data, scales, from, row[:len(dst)])
+		for i, v := range row[:len(dst)] {
+			dst[i][r] = float64(v)
 		}
 	}
 }

@@ -50,19 +50,18 @@ func (c consts) format() (quant.Format, error) {
 	if err != nil {
 		return quant.Format{}, err
 	}
-	if kind > uint32(quant.Q4) {
+	if kind > uint32(quant.CCQ2) {
 		return quant.Format{}, fmt.Errorf("WEIGHT is %d", kind)
 	}
 	f := quant.Format{Kind: quant.Kind(kind)}
-	if f.MaxCode() > 0 {
+	if f.Grouped() {
 		group, err := c.get("GROUP")
 		if err != nil {
 			return f, err
 		}
 		f.Group = int(group)
-		return f, f.Check(f.Group)
 	}
-	return f, nil
+	return f, f.Check(f.Multiple())
 }
 
 // The most that parameters may say, so that products of them cannot overflow.
@@ -130,7 +129,7 @@ func (v *views) tokens(i int) []ref.Token {
 
 // matrix sets a weight matrix from the bindings of its data and scales.
 func (v *views) matrix(w *ref.Matrix, rows, k, data, scales int) {
-	if group := w.Format.Group; k%8 != 0 || group > 0 && k%group != 0 {
+	if k%w.Format.Multiple() != 0 {
 		v.fail("k %d does not fit format %v", k, w.Format)
 		return
 	}
