@@ -184,6 +184,10 @@ func (p *parts) finish(m *packedMatrix, kind quant.Kind, suffix string) (*packed
 		m.shuffled = columns.order != nil
 	}
 	m.format = quant.Format{Kind: kind, Group: commonGroup(counts)}
+	if m.format.Group == 0 {
+		p.fail(suffix, "has %d inputs in groups of %d; want multiples of 8 in each", m.k, slices.Min(counts))
+		return nil, p.err
+	}
 	if err := m.format.Check(m.k); err != nil {
 		p.fail(suffix, "has %d inputs in groups of %d: %w", m.k, m.size, err)
 		return nil, p.err
@@ -194,14 +198,14 @@ func (p *parts) finish(m *packedMatrix, kind quant.Kind, suffix string) (*packed
 // maxDeviceGroup is the largest group that kernels exist for; a larger one repeats its scale.
 const maxDeviceGroup = 128
 
-// commonGroup is the largest group of the device's that divides all of the runs of columns.
+// commonGroup is the largest group of the device's that divides all of the runs of columns; 0 when none does.
 func commonGroup(runs []int) int {
-	for g := maxDeviceGroup; g > 8; g /= 2 {
+	for g := maxDeviceGroup; g >= 8; g /= 2 {
 		if !slices.ContainsFunc(runs, func(n int) bool { return n%g != 0 }) {
 			return g
 		}
 	}
-	return 8
+	return 0
 }
 
 // columnGroups is what a tensor of column groups says.

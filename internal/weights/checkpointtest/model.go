@@ -19,8 +19,8 @@ type Layout struct {
 	Options
 }
 
-// config is the layout's quantization_config.
-func (l Layout) config() map[string]any {
+// Config is the layout's quantization_config.
+func (l Layout) Config() map[string]any {
 	group := l.Group
 	if group == 0 {
 		group = -1
@@ -70,6 +70,24 @@ func (l Layout) Tensors(m *Matrix, module string) []Tensor {
 // Model quantizes the linear layers of a model of floats and gives the checkpoint's files. Embedding, LM head, norms and
 // biases stay as they are. Each quantized matrix goes to keep, which may be nil.
 func Model(ctx context.Context, src weights.Source, l Layout, keep func(name string, m *Matrix)) (fstest.MapFS, error) {
+	tensors, err := ModelTensors(ctx, src, l, keep)
+	if err != nil {
+		return nil, err
+	}
+	return Files(src.Config(), l.Config(), tensors)
+}
+
+// Files are config.json and model.safetensors.
+func Files(c *weights.Config, quantization any, tensors []Tensor) (fstest.MapFS, error) {
+	config, err := Config(c, quantization)
+	if err != nil {
+		return nil, err
+	}
+	return fstest.MapFS{"config.json": {Data: config}, "model.safetensors": {Data: Safetensors(tensors)}}, nil
+}
+
+// ModelTensors are the tensors of Model.
+func ModelTensors(ctx context.Context, src weights.Source, l Layout, keep func(name string, m *Matrix)) ([]Tensor, error) {
 	var tensors []Tensor
 	for _, s := range weights.Tensors(src.Config()) {
 		info, err := src.Info(s.Name)
@@ -93,21 +111,17 @@ func Model(ctx context.Context, src weights.Source, l Layout, keep func(name str
 			tensors = append(tensors, Tensor{s.Name, strings.ToUpper(info.Format.String()), shape, append([]byte(nil), raw...)})
 			continue
 		}
-		m := Quantize(floats(info.Format.Kind, raw), s.K, l.Options)
+		m := Quantize(Floats(info.Format.Kind, raw), s.K, l.Options)
 		if keep != nil {
 			keep(s.Name, m)
 		}
 		tensors = append(tensors, l.Tensors(m, module+"_proj")...)
 	}
-	config, err := Config(src.Config(), l.config())
-	if err != nil {
-		return nil, err
-	}
-	return fstest.MapFS{"config.json": {Data: config}, "model.safetensors": {Data: Safetensors(tensors)}}, nil
+	return tensors, nil
 }
 
-// floats widens stored values.
-func floats(kind quant.Kind, raw []byte) []float32 {
+// Floats widens stored values.
+func Floats(kind quant.Kind, raw []byte) []float32 {
 	var out []float32
 	switch kind {
 	case quant.F32:
@@ -119,7 +133,7 @@ func floats(kind quant.Kind, raw []byte) []float32 {
 			out = append(out, quant.BF16ToF32(binary.LittleEndian.Uint16(raw)))
 		}
 	default:
-		panic(fmt.Sprintf("BUG: floats of kind %d", kind))
+		panic(fmt.Sprintf("BUG: Floats of kind %d", kind))
 	}
 	return out
 }
