@@ -37,6 +37,9 @@ var mayImport = map[string][]string{
 		"internal/sched", "internal/kvcache", "internal/model", "internal/kernels", "internal/sample", "internal/gpu",
 		"internal/weights", "internal/quant",
 	},
+	"internal/calibrate": {
+		"internal/gpu", "internal/runner", "internal/model", "internal/sched", "internal/kvcache", "internal/weights", "internal/quant",
+	},
 	"engine": {
 		"internal/gpu", "internal/runner", "internal/planner", "internal/kernels", "internal/model", "internal/weights", "internal/quant", "internal/sched",
 		"internal/kvcache", "internal/sample", "internal/tokenizer", "internal/chat",

@@ -33,6 +33,8 @@ type Forward struct {
 	Pick   []kernels.Op // logits -> best ids
 	Select []kernels.Op // logits -> candidates for a sampler
 
+	Taps []Tap // where linear layers of Trunk read, in order
+
 	MaxBlocksPerSeq int
 
 	Step        gpu.Buffer // two slots of StepSlot bytes: {rows of tokens}, {rows of logits}
@@ -46,6 +48,14 @@ type Forward struct {
 	TopSums     gpu.Buffer // [MaxLogits] (f32 largest logit, f32 sum of exponentials)
 
 	buffers []gpu.Buffer
+}
+
+// Tap is a place of the trunk where a linear layer reads its input: when the first Op ops have run, and no more, X holds [rows, K].
+type Tap struct {
+	Op    int
+	X     gpu.Buffer // f32
+	K     int
+	Names []string // the matrices that read it
 }
 
 // builder collects ops and buffers; the first error sticks.

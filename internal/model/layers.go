@@ -34,6 +34,9 @@ func (b *builder) linear(x gpu.Buffer, l Linear, y gpu.Buffer) { b.linearOf(x, l
 func (b *builder) linearAdd(x gpu.Buffer, l Linear, y gpu.Buffer) { b.linearOf(x, l, y, true) }
 
 func (b *builder) linearOf(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
+	if b.ops == &b.Trunk {
+		b.Taps = append(b.Taps, Tap{Op: len(b.Trunk), X: x, K: l.K, Names: l.Names})
+	}
 	for _, p := range l.Pieces {
 		in := x
 		if p.Order != nil {

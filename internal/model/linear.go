@@ -11,6 +11,7 @@ import (
 
 // Linear is a linear layer on a device: one matrix, or several that read the same input and lie one below the other.
 type Linear struct {
+	Names  []string   // of the matrices in the checkpoint, from the top down
 	K      int        // inputs
 	Pieces []Piece    // they cover all rows, in order
 	Bias   gpu.Buffer // [rows] f32, nil without
@@ -31,7 +32,7 @@ func (l *Linear) rows() int {
 
 // linear loads the named linear layers one below the other. Neighbours whose columns have the same order are one piece.
 func (l *loader) linear(ctx context.Context, bias bool, names ...string) (Linear, error) {
-	var out Linear
+	out := Linear{Names: suffixed(names, ".weight")}
 	var rows int
 	for i := 0; i < len(names); {
 		order, err := l.src.Order(ctx, names[i]+".weight")
