@@ -324,7 +324,7 @@ func TestWorkerProtocol(t *testing.T) {
 	if stats.Stats.Requests != 1 {
 		t.Errorf("stats are %+v", stats)
 	}
-	if a := c.Ask(Message{"type": "generate", "id": "bad", "endpoint": "completions", "body": Message{"prompt": "", "temperature": 9}}, patience); a.Type != "error" ||
+	if a := c.Ask(Message{"type": "generate", "id": "bad", "endpoint": "completions", "body": Message{"prompt": "", "temperature": -1}}, patience); a.Type != "error" ||
 		a.Status != 400 || a.Error.Param == nil || *a.Error.Param != "temperature" {
 		t.Errorf("a wrong request is answered by %s", a.Raw)
 	}
