@@ -1,5 +1,5 @@
 // The web worker of the page: loads the engine and passes messages between it and the page, as the protocol has them. Go sees
-// JSON text, the page sees objects.
+// JSON text, and numbers for files; the page sees objects.
 //
 // A ping is answered here until the engine runs and by the engine from then on, so that an engine that hangs is seen. When
 // the engine cannot be loaded or crashes, everything under way ends with an error, and so does everything that comes after.
@@ -41,6 +41,9 @@
     });
   }
 
+  // Files cannot travel as text: Go gets the number of each, by which it reads them.
+  const text = (data) => JSON.stringify(data, (_, value) => (value instanceof Blob ? pagelightFetch.files.put(value) : value));
+
   addEventListener("message", ({ data }) => {
     const { type, id } = data ?? {};
     if (failure) {
@@ -52,7 +55,7 @@
       return;
     }
     if (id !== undefined && type !== "cancel") open.add(id);
-    if (toGo) toGo(JSON.stringify(data));
+    if (toGo) toGo(text(data));
     else waiting.push(data);
   });
 
@@ -60,7 +63,7 @@
   globalThis.pagelightBridge = {
     start(receive) {
       toGo = receive;
-      for (const data of waiting.splice(0)) toGo(JSON.stringify(data));
+      for (const data of waiting.splice(0)) toGo(text(data));
     },
     send(text) {
       const message = JSON.parse(text);

@@ -16,9 +16,10 @@ import (
 
 type loadFields struct {
 	Model struct {
-		Kind string `json:"kind"` // "bundle" or "synthetic"
-		URL  string `json:"url"`
-		Name string `json:"name"`
+		Kind  string `json:"kind"` // "bundle", "gguf" or "synthetic"
+		URL   string `json:"url"`
+		Name  string `json:"name"`
+		Files []int  `json:"files"` // of GGUF, instead of a URL: numbers in the table of fetch.js
 	} `json:"model"`
 	Options struct {
 		Device      string        `json:"device"` // "auto", "gpu" or "cpu"
@@ -157,10 +158,12 @@ func (w *worker) source(ctx context.Context, f loadFields, report *reporter) (sr
 			report.progress(engine.Progress{Phase: engine.PhaseDownload, Done: done, Total: total, Name: name})
 		})
 		src, err = weights.OpenBundle(ctx, store)
+	case "gguf":
+		src, err = w.openGGUF(ctx, f, report)
 	case "synthetic":
 		src, err = weights.OpenSynthetic(f.Model.Name)
 	default:
-		err = openai.NewError(400, openai.CodeInvalidValue, "model.kind", "'model.kind' must be bundle or synthetic")
+		err = openai.NewError(400, openai.CodeInvalidValue, "model.kind", "'model.kind' must be bundle, gguf or synthetic")
 	}
 	if err != nil {
 		return nil, nil, err

@@ -25,8 +25,8 @@ func ggufStem(file string) string {
 	return strings.TrimSuffix(file, ".gguf")
 }
 
-// ggufParts are the names of all parts of the model that a file belongs to.
-func ggufParts(file string) ([]string, error) {
+// GGUFParts are the names of all parts of the model that a GGUF file belongs to, by its own name: mostly that alone.
+func GGUFParts(file string) ([]string, error) {
 	m := ggufPart.FindStringSubmatch(file)
 	if m == nil {
 		return []string{file}, nil
@@ -45,7 +45,7 @@ func ggufParts(file string) ([]string, error) {
 // OpenGGUFFile opens a GGUF file on this machine; for one part of a model that was split, the others beside it as well.
 func OpenGGUFFile(path string) (Source, error) {
 	dir, file := filepath.Split(path)
-	names, err := ggufParts(file)
+	names, err := GGUFParts(file)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %s: %w", path, err)
 	}
@@ -83,7 +83,7 @@ func FindGGUF(dir string) (string, error) {
 		if e.IsDir() || !strings.HasSuffix(name, ".gguf") || strings.HasPrefix(strings.ToLower(name), "mmproj") {
 			continue
 		}
-		if parts, err := ggufParts(name); err == nil {
+		if parts, err := GGUFParts(name); err == nil {
 			name = parts[0]
 		}
 		if !slices.Contains(models, name) {
