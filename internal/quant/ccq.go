@@ -121,14 +121,23 @@ func CCQ2Code(b byte, scale, zero float32) uint32 {
 	return uint32(int32(math.Floor(float64(float32(float32(float32(b)*scale)+zero) + 0.5))))
 }
 
-// CCQ2Stable says whether every byte gives the same code on every device, however it fuses a product with a sum: no byte comes so
-// near to where the code changes that rounding could decide, and all are small enough for f32 to have them.
+// CCQ2Stable says whether every byte gives the same code on every device, however it fuses a product with a sum: nothing is
+// rounded at all, as with multiples of 1/16 below 2^12 and 2^19, or no byte comes so near to where the code changes that
+// rounding could decide. Codes must be below 2^20.
 func CCQ2Stable(scale, zero float32) bool {
+	exact := func(v float64) bool { return float64(float32(v)) == v }
 	for b := range 256 {
-		v := float64(b)*float64(scale) + float64(zero) + 0.5
-		// Three roundings of values up to this size; f32 has 24 bits.
-		slack := (255*math.Abs(float64(scale)) + math.Abs(float64(zero)) + 1) * 0x1p-22
-		if !(math.Floor(v-slack) == math.Floor(v+slack)) || math.Abs(v) > 1<<20 {
+		product := float64(b) * float64(scale)
+		sum := product + float64(zero)
+		v := sum + 0.5
+		if !(math.Abs(v) < 1<<20) {
+			return false
+		}
+		if exact(product) && exact(sum) && exact(v) {
+			continue
+		}
+		slack := 3 * 0x1p-24 * max(math.Abs(product), math.Abs(sum), math.Abs(v)) // three roundings
+		if math.Floor(v-slack) != math.Floor(v+slack) {
 			return false
 		}
 	}

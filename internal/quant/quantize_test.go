@@ -70,16 +70,16 @@ func TestFullShapeIsExact(t *testing.T) {
 // Whatever any scale and whole zero point can make, with any subset of the codes in use, is found again exactly.
 func TestLosslessIsFound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, f := range []Format{{Q4, 8}, {Q4, 32}, {Q8, 16}, {Q8, 128}} {
+	for _, f := range []Format{{Q4, 8}, {Q4, 32}, {Q8, 16}, {Q8, 128}, {Q3, 16}, {Q3, 32}, {Q2, 16}, {Q2, 64}} {
 		for range 2000 {
 			scale := F16ToF32(uint16(rng.IntN(0x6000-0x0800) + 0x0800))
 			zero, from := rng.IntN(f.MaxCode()+1), rng.IntN(f.MaxCode())
 			to, step := from+1+rng.IntN(f.MaxCode()-from), 1+rng.IntN(3)
-			w := make([]float32, f.Group)
+			w := make([]float32, f.Multiple())
 			for i := range w {
 				w[i] = float32(min(from+rng.IntN(to-from+1)/step*step, to)-zero) * scale
 			}
-			if got := decoded(t, f, w, f.Group); !slices.Equal(got, w) {
+			if got := decoded(t, f, w, len(w)); !slices.Equal(got, w) {
 				t.Fatalf("%v: scale %v, zero %d, codes %d to %d by %d:\n got %v\nwant %v", f, scale, zero, from, to, step, got, w)
 			}
 		}
@@ -106,7 +106,19 @@ func TestSearchBeatsPlainRounding(t *testing.T) {
 		for _, c := range []struct {
 			f    Format
 			most float64 // of plain rounding's squared error
-		}{{Format{Q4, 8}, 0.65}, {Format{Q4, 32}, 0.80}, {Format{Q4, 64}, 0.85}, {Format{Q4, 128}, 0.90}, {Format{Q8, 32}, 0.85}} {
+		}{
+			{Format{Q4, 8}, 0.65},
+			{Format{Q4, 32}, 0.80},
+			{Format{Q4, 64}, 0.85},
+			{Format{Q4, 128}, 0.90},
+			{Format{Q8, 32}, 0.85},
+			{Format{Q3, 32}, 0.73},
+			{Format{Q3, 128}, 0.72},
+			{Format{Q2, 16}, 0.60},
+			{Format{Q2, 32}, 0.63},
+			{Format{Q2, 64}, 0.62},
+			{Format{Q2, 128}, 0.57},
+		} {
 			got := decoded(t, c.f, w, 1024)
 			plain := 0.0
 			for g := 0; g < len(w); g += c.f.Group {
@@ -193,6 +205,8 @@ func TestQuantizeErrors(t *testing.T) {
 		{Format{Q4, 8}, with(-inf), "-Inf"},
 		{Format{Q4, 32}, with(1e30), "no half is large enough"},
 		{Format{Q8, 64}, slices.Repeat([]float32{-1e30}, 128), "no half is large enough"},
+		{Format{Q2, 32}, with(float32(math.NaN())), "row 1, weights 32 to 63"},
+		{Format{F8, 32}, with(inf), "row 1, weights 32 to 63: weight 5 of the group is +Inf"},
 		{Format{F16, 0}, with(65520), "row 1, weight 37 is 65520"},
 		{Format{F16, 0}, with(float32(math.NaN())), "row 1, weight 37 is NaN"},
 		{Format{F32, 0}, with(inf), "row 1, weight 37 is +Inf"},
@@ -206,6 +220,9 @@ func TestQuantizeErrors(t *testing.T) {
 	if _, _, err := Quantize(Format{F16, 0}, with(65519), 64); err != nil {
 		t.Errorf("65519 rounds to the largest half: %v", err)
 	}
+	if _, _, err := Quantize(Format{IQ4, 32}, with(0), 64); err == nil || !strings.Contains(err.Error(), "no weights are quantized to iq4g32") {
+		t.Errorf("iq4g32 gives %v", err)
+	}
 	if _, _, err := Quantize(Format{Q4, 48}, with(0), 64); err == nil {
 		t.Error("a group of 48 was accepted")
 	}
@@ -217,21 +234,46 @@ func TestQuantizeErrors(t *testing.T) {
 	}
 }
 
-func TestQuantizeToDoesNotAllocate(t *testing.T) {
-	f, w := Format{Q4, 32}, bell(1024, true)
-	data, scales := make([]uint32, f.RowWords(1024)), make([]uint32, f.ScaleWords(1024))
-	if n := testing.AllocsPerRun(3, func() {
-		if err := QuantizeTo(f, w, 1024, data, scales); err != nil {
-			t.Fatal(err)
+// An e4m3fn float has four digits, or is a multiple of 2^-9 of a scale that makes the largest weight 448.
+func TestQuantizeF8(t *testing.T) {
+	for _, group := range []int{8, 128} {
+		w := bell(1<<12, true)
+		clear(w[:128])
+		copy(w[128:], []float32{1e-30, -1e30, 1, 0})
+		f := Format{F8, group}
+		got := decoded(t, f, w, 1024)
+		for g := 0; g < len(w); g += group {
+			largest := 0.0
+			for _, v := range w[g : g+group] {
+				largest = max(largest, math.Abs(float64(v)))
+			}
+			for i := g; i < g+group; i++ {
+				v := float64(w[i])
+				if d := math.Abs(float64(got[i]) - v); !(d <= max(math.Abs(v)/16, largest/448/1024)+math.Abs(v)*2e-7) {
+					t.Fatalf("%v: weight %d is %v, want %v; the largest of the group is %v", f, i, got[i], v, largest)
+				}
+			}
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestQuantizeToDoesNotAllocate(t *testing.T) {
+	for _, f := range []Format{{Q4, 32}, {Q2, 16}, {F8, 128}} {
+		w := bell(1024, true)
+		data, scales := make([]uint32, f.RowWords(1024)), make([]uint32, f.ScaleWords(1024))
+		if n := testing.AllocsPerRun(3, func() {
+			if err := QuantizeTo(f, w, 1024, data, scales); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v: %v allocations", f, n)
+		}
 	}
 }
 
 func BenchmarkQuantize(b *testing.B) {
 	w := bell(1<<16, false)
-	for _, f := range []Format{{F16, 0}, {Q8, 32}, {Q4, 32}, {Q4, 128}} {
+	for _, f := range []Format{{F16, 0}, {F8, 128}, {Q8, 32}, {Q4, 32}, {Q4, 128}, {Q3, 64}, {Q2, 64}} {
 		data, scales := make([]uint32, 64*f.RowWords(1024)), make([]uint32, 64*f.ScaleWords(1024))
 		b.Run(f.String(), func(b *testing.B) {
 			for b.Loop() {
