@@ -5,12 +5,12 @@
 // Shapes   M tokens, V rows in this part of the table
 //   tokens  [M] vec4<u32>         read   (id, position, slot, sequence)
 //   w       [V, dim] packed       read   as internal/quant/format.go says; the buffer is padded to 16 bytes
-//   scales  [V, dim/GROUP] u32    read   f16 scale and f16 zero; a dummy for f32, f16 and bf16
+//   scales  [V, S] u32            read   S words a row likewise; a dummy for f32, f16 and bf16
 //   x       [M, dim] f32          write
 // Grid     ceil(M*dim/8 / WG) workgroups of WG, spread over x and y.
 // Traffic  reads M rows of the table and their scales, writes 4*M*dim bytes.
 // Storage  no workgroup memory.
-// Numerics exact but for one rounding of scale * (code - zero).
+// Numerics rounded as Decode of internal/quant rounds.
 // Needs    a lib_weight file, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, Embed.
 

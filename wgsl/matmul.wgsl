@@ -9,13 +9,13 @@
 // Shapes   M tokens, N rows of w (one part of a matrix), K inputs
 //   x       [M, x_stride] f32     read
 //   w       [N, K] packed         read        as internal/quant/format.go says; the buffer is padded to 16 bytes
-//   scales  [N, K/GROUP] u32      read        f16 scale and f16 zero; a dummy for f32, f16 and bf16
+//   scales  [N, S] u32            read        S words a row likewise; a dummy for f32, f16 and bf16
 //   bias    [y_stride] f32        read        a dummy without bias
 //   y       [M, y_stride] f32     read_write
 // Grid     (ceil(N/64), ceil(M/64), 1) workgroups of 256.
 // Traffic  reads w and scales ceil(M/64) times and x ceil(N/64) times, writes 4*M*N bytes. Bound by arithmetic.
 // Storage  16,384 bytes of workgroup memory, all that WebGPU guarantees.
-// Numerics f32 sums in the order of K; weights are rounded once, as scale * (code - zero).
+// Numerics f32 sums in the order of K; weights are rounded as those of Decode of internal/quant.
 // Needs    a lib_weight file, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, Matmul.
 

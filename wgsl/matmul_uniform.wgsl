@@ -8,13 +8,13 @@
 // Shapes   M tokens, N rows of w (one part of a matrix), K inputs
 //   x       [X_VECS] vec4<f32>    uniform     tokens x_row0, x_row0+1, .., one after the other
 //   w       [N, K] packed         read        as internal/quant/format.go says; the buffer is padded to 16 bytes
-//   scales  [N, K/GROUP] u32      read        f16 scale and f16 zero; a dummy for f32, f16 and bf16
+//   scales  [N, S] u32            read        S words a row likewise; a dummy for f32, f16 and bf16
 //   bias    [y_stride] f32        read        a dummy without bias
 //   y       [M, y_stride] f32     read_write
 // Grid     ceil(N / (4*FOURS*WG)) workgroups of WG over x and y, in z one for each TOKENS tokens from row0 on.
 // Traffic  reads w and scales ceil(M/TOKENS) times and 4*M*K bytes of x, writes 4*M*N.
 // Storage  no workgroup memory.
-// Numerics f32 sums in the order of K; codes are exact, scale * (code - zero) is never rounded by itself.
+// Numerics f32 sums in the order of K; scales that a lib_weight file leaves to the end multiply sums, not weights.
 // Needs    a lib_weight file and lib_matmul_serial, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, Matmul.
 
@@ -22,7 +22,7 @@
 const WG: u32 = 8u;     // invocations per workgroup
 const TOKENS: u32 = 1u; // tokens per invocation: 1, 4 or 8
 const FOURS: u32 = 2u;  // rows per invocation, in fours: 2 or 4
-const WIDE: u32 = 0u;   // 1: 32 weights at a time; K is a multiple of 32, and so is GROUP
+const WIDE: u32 = 0u;   // 1: 32 weights at a time, which have one weight_scale
 
 struct Params {
   k: u32,        // K, elements, a multiple of 8

@@ -7,14 +7,14 @@
 // Shapes   M tokens, N rows of w (one part of a matrix), K inputs
 //   x       [M, x_stride] f32     read
 //   w       [N, K] packed         read        as internal/quant/format.go says; the buffer is padded to 16 bytes
-//   scales  [N, K/GROUP] u32      read        f16 scale and f16 zero; a dummy for f32, f16 and bf16
+//   scales  [N, S] u32            read        S words a row likewise; a dummy for f32, f16 and bf16
 //   bias    [y_stride] f32        read        a dummy without bias
 //   y       [M, y_stride] f32     read_write
 // Grid     ceil(N / (WG/LANES)) workgroups of WG over x and y, ceil(M/ROWS_M) in z.
 // Traffic  reads w and scales ceil(M/ROWS_M) times and 4*M*K bytes of x (each workgroup again, from cache), writes 4*M*N.
 //          Bound by the memory that w takes.
 // Storage  16*WG bytes of workgroup memory.
-// Numerics f32 sums, 32 partial ones a row; codes are exact, scale * (code - zero) is never rounded by itself.
+// Numerics f32 sums, 32 partial ones a row; scales that a lib_weight file leaves to the end multiply sums, not weights.
 // Needs    a lib_weight file and lib_dot, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, Matmul.
 
@@ -22,7 +22,7 @@
 const WG: u32 = 128u;    // invocations per workgroup, a multiple of LANES
 const LANES: u32 = 32u;  // invocations that share a row, a power of two
 const ROWS_M: u32 = 1u;  // tokens per workgroup, 1 or 4
-const WIDE: u32 = 0u;    // 1: a lane takes 32 weights at a time; K is a multiple of 32, and so is GROUP
+const WIDE: u32 = 0u;    // 1: a lane takes 32 weights at a time, which have one weight_scale
 
 struct Params {
   k: u32,        // K, elements, a multiple of 8

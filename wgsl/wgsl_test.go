@@ -234,6 +234,15 @@ func docs() string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, does, strings.Join(reads, ", "), strings.Join(writes, ", "),
 			strings.Join(tuning, ", "), k.Ref)
 	}
+	b.WriteString("\nKernels that read weights are compiled with one of these files, and its constants, by the format of the weights\n" +
+		"(internal/kernels/weight_lib.go):\n\n| file | weights |\n|---|---|\n")
+	for _, lib := range LibFiles() {
+		if strings.HasPrefix(lib, WeightLib("")) {
+			all := strings.ReplaceAll(header(lib)[""], "\n", " ")
+			first, _, _ := strings.Cut(strings.TrimPrefix(all, lib+": "), ". ")
+			fmt.Fprintf(&b, "| [%s](../wgsl/%s.wgsl) | %s |\n", lib, lib, strings.TrimSuffix(first, "."))
+		}
+	}
 	for _, k := range Kernels() {
 		parts := header(k.Name)
 		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n", k.Name, strings.TrimRight(parts[""], "\n"))

@@ -482,7 +482,22 @@ func TestArgmax(t *testing.T) {
 
 // BenchmarkMatmulFast reports multiply-adds on one core.
 func BenchmarkMatmulFast(b *testing.B) {
-	for _, f := range []quant.Format{{Kind: quant.F32}, {Kind: quant.F16}, {Kind: quant.BF16}, {Kind: quant.Q8, Group: 32}, {Kind: quant.Q4, Group: 32}, {Kind: quant.Q4, Group: 128}} {
+	for _, f := range []quant.Format{
+		{Kind: quant.F32},
+		{Kind: quant.F16},
+		{Kind: quant.BF16},
+		{Kind: quant.Q8, Group: 32},
+		{Kind: quant.Q4, Group: 32},
+		{Kind: quant.Q4, Group: 128},
+		{Kind: quant.Q2, Group: 64},
+		{Kind: quant.Q4M, Group: 32},
+		{Kind: quant.Q4K, Group: 32},
+		{Kind: quant.Q6K, Group: 16},
+		{Kind: quant.IQ4, Group: 32},
+		{Kind: quant.F8, Group: 128},
+		{Kind: quant.CCQ275, Group: 64},
+		{Kind: quant.CCQ2, Group: 64},
+	} {
 		for _, m := range []int{1, 4, 64} {
 			b.Run(fmt.Sprintf("%v/m=%d", f, m), func(b *testing.B) {
 				const n, k = 512, 1024
