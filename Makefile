@@ -66,7 +66,7 @@ test-browser: wasm setup-browser
 
 test-full: setup-gpu setup-browser build ## The full-size model and whole-text perplexity too (about an hour on two cores)
 	PAGELIGHT_FULL=1 PAGELIGHT_FIXTURES="$${PAGELIGHT_FIXTURES:-$$(realpath ../shared)}" REQUIRE_GPU=1 \
-		CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 120m -p 1 -run Full -v ./engine/... ./internal/browsertest
+		CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 120m -p 1 -run Full -v ./engine/... ./internal/runner ./internal/browsertest
 
 lint: wasm ## golangci-lint and go vet, for this machine and for the browser
 	go vet ./...

@@ -147,6 +147,9 @@ func Config(c *weights.Config, quantization any) ([]byte, error) {
 		"max_position_embeddings": c.MaxPositions, "rms_norm_eps": c.RMSNormEps, "rope_theta": c.RopeTheta, "use_bias": c.UseBias,
 		"tie_word_embeddings": c.TieEmbeddings, "eos_token_id": c.EOS, "bos_token_id": c.BOS,
 	}
+	if c.RopeFrequenciesBF16 {
+		m["dtype"], m["torch_dtype"] = nil, "bfloat16"
+	}
 	if quantization != nil {
 		m["quantization_config"] = quantization
 	}
