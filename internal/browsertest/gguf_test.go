@@ -25,7 +25,16 @@ type ggufPrompt struct {
 	Greedy    []int32   `json:"greedy"`
 }
 
-// ggufFiles are the GGUF files in this project with what must come of them.
+// ggufPath is where a file lies: in this project or, for a full run, among the larger fixtures.
+func ggufPath(name string) string {
+	path := filepath.Join(ggufDir, name)
+	if _, err := os.Stat(path); err != nil && os.Getenv("PAGELIGHT_FULL") == "1" {
+		return filepath.Join(os.Getenv("PAGELIGHT_FIXTURES"), "gguf", name)
+	}
+	return path
+}
+
+// ggufFiles are the GGUF files that are there with what must come of them.
 func ggufFiles(t *testing.T) map[string][]ggufPrompt {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(ggufDir, "expected.json"))
@@ -43,7 +52,7 @@ func ggufFiles(t *testing.T) map[string][]ggufPrompt {
 	}
 	files := map[string][]ggufPrompt{}
 	for _, f := range all.Files {
-		if _, err := os.Stat(filepath.Join(ggufDir, f.File)); err == nil {
+		if _, err := os.Stat(ggufPath(f.File)); err == nil {
 			files[f.File] = f.Prompts
 		}
 	}
@@ -55,7 +64,7 @@ func ggufSite(t *testing.T, names ...string) fstest.MapFS {
 	t.Helper()
 	files := site(t)
 	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(ggufDir, name))
+		data, err := os.ReadFile(ggufPath(name))
 		if err != nil {
 			t.Fatal(err)
 		}
