@@ -168,6 +168,9 @@ func TestLayoutsGiveTheirWeights(t *testing.T) {
 						t.Fatalf("%s: order of %d columns, %v", name, len(order), err)
 					}
 				}
+				if spread := l.Spread && l.Group > 0; src.Config().Reordered != spread {
+					t.Errorf("reordered is %v, want %v", !spread, spread)
+				}
 				wantSameFloats(t, src, floats, want)
 			})
 		}

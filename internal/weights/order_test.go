@@ -6,9 +6,12 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pagelight/pagelight/internal/quant"
 )
 
 // orderedSource has a model's matrices of o_proj with their columns in reverse.
@@ -122,4 +125,19 @@ func TestBundleOfVersion0(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSameWeights(t, openBundleTest(t, DirStore(dir)), src)
+}
+
+// TestDocumentNamesEveryFormat: docs/bundle.md has every format that a bundle may hold.
+func TestDocumentNamesEveryFormat(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../docs/bundle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range quant.Formats() {
+		name := f.String()
+		if all := regexp.MustCompile(`g\d+$`).ReplaceAllString(name, "gN"); !strings.Contains(string(raw), "`"+name+"`") && !strings.Contains(string(raw), "`"+all+"`") {
+			t.Errorf("docs/bundle.md does not name %s", name)
+		}
+	}
 }

@@ -247,6 +247,7 @@ func (d *dirSource) assemble() {
 		if err != nil {
 			m = &packedMatrix{module: module, file: d.where(module), err: err}
 		}
+		d.cfg.Reordered = d.cfg.Reordered || m.shuffled
 		d.packed[module+".weight"] = &packedPart{m: m, rows: m.rows}
 	}
 	for name := range d.packed {
