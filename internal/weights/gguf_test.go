@@ -258,3 +258,49 @@ func TestGGUFRowsOfBlocks(t *testing.T) {
 	_, err = src.Info("model.layers.2.mlp.down_proj.weight")
 	wantWords(t, err, "ernie-s-q4_0.gguf", `"model.layers.2.mlp.down_proj.weight (blk.2.ffn_down.weight)"`, "no such tensor")
 }
+
+// TestGGUFAsBundle: packing a file changes nothing, whatever types it holds.
+func TestGGUFAsBundle(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/gguf/*.gguf")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	if dir := os.Getenv("PAGELIGHT_FIXTURES"); dir != "" {
+		more, _ := filepath.Glob(filepath.Join(dir, "gguf", "*.gguf")) // the pattern is right
+		files = append(files, more...)
+	}
+	for _, file := range files {
+		src, err := OpenGGUFFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "bundle")
+		if err := WriteBundle(t.Context(), src, dir, BundleOptions{ShardBytes: 300 << 10}, nil); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		bundle, err := OpenBundle(t.Context(), DirStore(dir))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if got, want := mustJSON(t, bundle.Config()), mustJSON(t, src.Config()); got != want {
+			t.Errorf("%s: configuration\n%s\nwant\n%s", file, got, want)
+		}
+		wantSameWeights(t, bundle, src)
+		for _, name := range BundleFiles {
+			got, err := bundle.File(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want, _ := src.File(t.Context(), name); !slices.Equal(got, want) {
+				t.Errorf("%s: %s differs", file, name)
+			}
+		}
+		if err := bundle.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
