@@ -22,7 +22,8 @@ var mayImport = map[string][]string{
 	"internal/quant":                  {},
 	"internal/kvcache":                {},
 	"internal/sample":                 {},
-	"internal/tokenizer":              {},
+	"internal/tokenizer":              {"internal/tokenizer/pattern"},
+	"internal/tokenizer/pattern":      {},
 	"internal/chat":                   {"internal/chat/jinja"},
 	"internal/chat/jinja":             {},
 	"internal/sched":                  {"internal/kvcache"},
@@ -86,6 +87,7 @@ var onlyIn = map[string][]string{
 	"github.com/chromedp":        {"internal/browsertest"},
 	"golang.org/x/term":          {"cmd/pagelight"},
 	"golang.org/x/sys":           {"internal/gpu/wgpunative", "engine/local"},
+	"golang.org/x/text":          {"internal/tokenizer"},
 	"github.com/eliben":          {},
 	"google.golang.org/protobuf": {},
 }

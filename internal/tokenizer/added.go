@@ -32,13 +32,37 @@ type addedToken struct {
 type addedTokens struct {
 	byID      map[int32]*addedToken
 	ids       map[string]int32
-	raw       *trie // normalized == false, and the model's CONTROL pieces
-	late      *trie // normalized == true
-	numTokens int   // largest id + 1
+	all       addedFinder // every token, and what addFound has added
+	plain     addedFinder // those that are not special
+	numTokens int         // largest id + 1
 }
 
-func newAddedTokens(m *spModel, decoder map[string]json.RawMessage, addedJSON []byte, special SpecialTokens) (*addedTokens, error) {
-	a := &addedTokens{byID: map[int32]*addedToken{}, ids: map[string]int32{}, raw: newTrie(), late: newTrie()}
+// addedFinder finds tokens in text.
+type addedFinder struct {
+	raw  *trie // normalized == false
+	late *trie // normalized == true, by their normalized content
+}
+
+// vocabulary is what added tokens are checked against: the model's own
+// tokens.
+type vocabulary interface {
+	size() int                   // largest id + 1
+	pieceToID(text []byte) int32 // -1 if there is none
+}
+
+// newAddedTokens takes the tokens of tokenizer.json (own), of
+// tokenizer_config.json (decoder), of added_tokens.json and those that are
+// only named. normalize is what the text goes through before tokens with the
+// option normalized are looked for.
+func newAddedTokens(m vocabulary, own []addedToken, decoder map[string]json.RawMessage, addedJSON []byte, special SpecialTokens,
+	normalize func(string) string,
+) (*addedTokens, error) {
+	a := &addedTokens{byID: map[int32]*addedToken{}, ids: map[string]int32{}}
+	for _, t := range own {
+		if err := a.add(m, t); err != nil {
+			return nil, fmt.Errorf("tokenizer.json: added_tokens: %w", err)
+		}
+	}
 	for key, raw := range decoder {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil {
@@ -54,6 +78,9 @@ func newAddedTokens(m *spModel, decoder map[string]json.RawMessage, addedJSON []
 		}
 		if err := json.Unmarshal(raw, &entry); err != nil {
 			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder %s: %w", key, err)
+		}
+		if a.ids[entry.Content] == int32(id) && a.byID[int32(id)] != nil {
+			continue // tokenizer.json has it
 		}
 		if err := a.add(m, addedToken{
 			entry.Content, int32(id), entry.Special, entry.SingleWord, entry.LStrip, entry.RStrip, entry.Normalized,
@@ -94,29 +121,38 @@ func newAddedTokens(m *spModel, decoder map[string]json.RawMessage, addedJSON []
 			return nil, fmt.Errorf("special token: %w", err)
 		}
 	}
-	a.numTokens = m.table.len()
+	a.numTokens = m.size()
+	a.all, a.plain = addedFinder{newTrie(), newTrie()}, addedFinder{newTrie(), newTrie()}
 	for id, t := range a.byID {
 		a.numTokens = max(a.numTokens, int(id)+1)
-		if t.normalized {
-			a.late.add(t.content, id)
-		} else {
-			a.raw.add(t.content, id)
-		}
-	}
-	for id := range int32(m.table.len()) {
-		if piece := m.table.piece(id); m.table.types[id] == typeControl && a.byID[id] == nil && len(piece) <= maxAddedTokenBytes {
-			if _, ok := a.ids[string(piece)]; !ok {
-				a.raw.add(string(piece), id)
-			}
+		a.all.add(t, normalize)
+		if !t.special {
+			a.plain.add(t, normalize)
 		}
 	}
 	return a, nil
 }
 
-func (a *addedTokens) add(m *spModel, t addedToken) error {
+func (f addedFinder) add(t *addedToken, normalize func(string) string) {
+	if !t.normalized {
+		f.raw.add(t.content, t.id)
+	} else if content := normalize(t.content); content != "" {
+		f.late.add(content, t.id)
+	}
+}
+
+// addFound lets a token of the model itself be found in text, unless another
+// has its text or its id.
+func (a *addedTokens) addFound(text []byte, id int32) {
+	if _, ok := a.ids[string(text)]; !ok && a.byID[id] == nil && len(text) <= maxAddedTokenBytes {
+		a.all.raw.add(string(text), id)
+	}
+}
+
+func (a *addedTokens) add(m vocabulary, t addedToken) error {
 	switch {
-	case t.id < 0 || int(t.id) >= m.table.len()+maxAddedGap:
-		return fmt.Errorf("id %d of %q is out of range; the model has %d pieces", t.id, clip([]byte(t.content)), m.table.len())
+	case t.id < 0 || int(t.id) >= m.size()+maxAddedGap:
+		return fmt.Errorf("id %d of %q is out of range; the model has %d pieces", t.id, clip([]byte(t.content)), m.size())
 	case t.content == "":
 		return fmt.Errorf("id %d has no content", t.id)
 	case len(t.content) > maxAddedTokenBytes:
@@ -135,19 +171,9 @@ func (a *addedTokens) add(m *spModel, t addedToken) error {
 	return nil
 }
 
-// split cuts text at its added tokens, leftmost and longest first, and calls
+// split cuts text at the tokens of set, leftmost and longest first, and calls
 // plain and token in the order of the text. plain never gets "".
-func (a *addedTokens) split(text string, plain func(string), token func(int32)) {
-	a.splitBy(a.raw, text, func(segment string) {
-		if a.late.empty() {
-			plain(segment)
-			return
-		}
-		a.splitBy(a.late, segment, plain, token)
-	}, token)
-}
-
-func (a *addedTokens) splitBy(set *trie, text string, plain func(string), token func(int32)) {
+func (a *addedTokens) split(set *trie, text string, plain func(string), token func(int32)) {
 	done := 0 // text[:done] has been given out
 	for i := 0; i < len(text); {
 		size, id := longestMatch(set, text[i:])

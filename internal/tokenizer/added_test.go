@@ -142,27 +142,31 @@ func TestFilesThatLieAreRefused(t *testing.T) {
 }
 
 // Encoding takes time near-linear in the text, whatever the text: eight times the text may take at most a few times
-// eight times as long, where quadratic time would be 64 times.
+// eight times as long, where quadratic time would be 64 times. A machine that does other things too can spoil a
+// measurement, so one good one of several is enough.
 func TestLongTextsTakeNoQuadraticTime(t *testing.T) {
-	tok := tiny(t)
 	const short, long = 16 << 10, 128 << 10
-	for _, unit := range []string{"a", " ", "\n", "你", "ab", "<", "=-", "1"} {
-		text := strings.Repeat(unit, long/len(unit))
-		best := func(text string) time.Duration {
-			least := time.Duration(math.MaxInt64)
-			for range 3 {
+	for name, tok := range map[string]Tokenizer{
+		"tiny": tiny(t), "byte level": jsonTokenizer(t, "llama3"), "byte fallback": jsonTokenizer(t, "llama2"),
+	} {
+		for _, unit := range []string{"a", " ", "\n", "你", "ab", "<", "=-", "1"} {
+			took := func(n int) time.Duration {
+				text := strings.Repeat(unit, n/len(unit)) + "."
 				start := time.Now()
 				tok.Encode(text, true)
-				least = min(least, time.Since(start))
+				return time.Since(start)
 			}
-			return max(least, 100*time.Microsecond)
-		}
-		few, many := best(text[:short/len(unit)*len(unit)]), best(text)
-		if ratio := float64(many) / float64(few); ratio > 32 {
-			t.Errorf("%d times the text of %q takes %.0f times as long (%v, %v)", long/short, unit, ratio, few, many)
-		}
-		if tok.Decode(tok.Encode(text, true), true) != text {
-			t.Errorf("a long text of %q does not come back", unit)
+			few, many := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+			for try := 0; try < 3 || try < 30 && many > 32*few; try++ {
+				few, many = min(few, max(took(short), 100*time.Microsecond)), min(many, took(long))
+			}
+			if many > 32*few {
+				t.Errorf("%s: %d times the text of %q takes %d times as long (%v, %v)", name, long/short, unit, many/few, few, many)
+			}
+			text := strings.Repeat(unit, long/len(unit)) + "."
+			if tok.Decode(tok.Encode(text, true), true) != text {
+				t.Errorf("%s: a long text of %q does not come back", name, unit)
+			}
 		}
 	}
 }

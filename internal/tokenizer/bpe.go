@@ -25,11 +25,8 @@ type spModel struct {
 	removeExtra bool
 	escapeSpace bool
 
-	// joints is a Bloom filter of the character pairs that stand side by
-	// side inside some piece. Between two characters that are not in it no
-	// merge can ever happen, so the text is cut there and every part is
-	// merged alone: words, mostly. A false positive only makes a part longer.
-	joints []uint64
+	// joints are the character pairs inside pieces.
+	joints joints
 
 	scratch sync.Pool // *bpeScratch
 }
@@ -112,7 +109,7 @@ func newSPModel(p *modelProto) (*spModel, error) {
 			}
 		}
 	}
-	m.fillJoints()
+	m.joints = newJoints(m.eachJoint)
 	m.scratch.New = func() any { return new(bpeScratch) }
 	return m, nil
 }
@@ -138,25 +135,6 @@ func byteOfPiece(piece []byte) (byte, bool) {
 	return v, true
 }
 
-func jointHash(left, right rune) uint64 {
-	h := (uint64(uint32(left))<<32 | uint64(uint32(right))) * 0x9E3779B97F4A7C15
-	return h ^ h>>29
-}
-
-func (m *spModel) fillJoints() {
-	pairs := 0
-	m.eachJoint(func(_, _ rune) { pairs++ })
-	words := 64
-	for words*64 < 8*pairs && words < 1<<17 { // 8 bits a pair, at most 1 MiB
-		words *= 2
-	}
-	m.joints = make([]uint64, words)
-	m.eachJoint(func(left, right rune) {
-		h := jointHash(left, right)
-		m.joints[h>>6&uint64(words-1)] |= 1 << (h & 63)
-	})
-}
-
 func (m *spModel) eachJoint(visit func(left, right rune)) {
 	for id := range int32(m.table.len()) {
 		switch m.table.types[id] {
@@ -175,10 +153,7 @@ func (m *spModel) eachJoint(visit func(left, right rune)) {
 	}
 }
 
-func (m *spModel) mayJoin(left, right rune) bool {
-	h := jointHash(left, right)
-	return m.joints[h>>6&uint64(len(m.joints)-1)]>>(h&63)&1 != 0
-}
+func (m *spModel) size() int { return m.table.len() }
 
 // pieceToID is SentencePiece's PieceToId without its fallback: reserved
 // pieces first; -1 if there is none.
@@ -293,7 +268,7 @@ func (m *spModel) split(s *bpeScratch, start int) int {
 		n := int32(len(s.symbols))
 		// Unused pieces are taken apart with what merging has seen in the
 		// entire text, so then it has to be merged as one part.
-		if n > 0 && !m.hasUnused && (frozen || last < 0 || !m.mayJoin(last, r)) {
+		if n > 0 && !m.hasUnused && (frozen || last < 0 || !m.joints.has(last, r)) {
 			break
 		}
 		s.symbols = append(s.symbols, symbol{int32(start), int32(start + size), n - 1, n + 1, frozen})

@@ -15,18 +15,36 @@ func FuzzModel(f *testing.F) {
 		f.Add(readFile(f, "testdata/spm/"+name+".model"))
 	}
 	f.Fuzz(func(t *testing.T, model []byte) {
-		tok, err := New(Files{Model: model})
-		if err != nil {
+		use(t, Files{Model: model})
+	})
+}
+
+// FuzzTokenizerJSON looks for files that panic or hang, in reading or in use.
+func FuzzTokenizerJSON(f *testing.F) {
+	f.Add(small())
+	for _, name := range []string{"llama2", "mixed", "metaspace"} {
+		f.Add(readFile(f, "testdata/json/"+name+".json"))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { use(t, Files{JSON: data}) })
+}
+
+// FuzzByteLevel checks that every valid text comes back from the ids of a byte-level model.
+func FuzzByteLevel(f *testing.F) {
+	for _, s := range []string{"", " ", "Hello, world!", "你好 🤗", "a\n\n  b's <|end|>", "\xff\xfe", strings.Repeat(" ", 40)} {
+		f.Add(s)
+	}
+	var toks []Tokenizer
+	for _, name := range []string{"gpt2", "llama3", "smollm"} {
+		toks = append(toks, jsonTokenizer(f, name))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) {
 			return
 		}
-		ids := tok.Encode("the cat \u3000 你好<sep>  Ａ\u00c0\u0301 \xff caca  x", true)
-		for _, id := range ids {
-			if id < 0 || int(id) >= tok.NumTokens() {
-				t.Fatalf("id %d of %d", id, tok.NumTokens())
+		for _, tok := range toks {
+			if got := tok.Decode(tok.Encode(text, false), false); got != text {
+				t.Fatalf("%q came back as %q", text, got)
 			}
-		}
-		if text := tok.Decode(ids, false); !utf8.ValidString(text) {
-			t.Fatalf("%q is no UTF-8", text)
 		}
 	})
 }

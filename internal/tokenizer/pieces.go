@@ -140,5 +140,3 @@ func longestMatch[T string | []byte](t *trie, text T) (size int, value int32) {
 	}
 	return size, value
 }
-
-func (t *trie) empty() bool { return len(t.leaf) == 1 }

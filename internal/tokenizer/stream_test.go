@@ -14,7 +14,10 @@ func TestStreamEqualsDecode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, tok := range map[string]Tokenizer{"tiny": tiny(t), "prefix": prefixed, "synthetic": NewSynthetic(300)} {
+	for name, tok := range map[string]Tokenizer{
+		"tiny": tiny(t), "prefix": prefixed, "synthetic": NewSynthetic(300),
+		"byte level": jsonTokenizer(t, "llama3"), "metaspace": jsonTokenizer(t, "metaspace"), "byte fallback": jsonTokenizer(t, "llama2"),
+	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		for range 3000 {
 			ids := make([]int32, rng.IntN(12))

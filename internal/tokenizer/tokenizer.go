@@ -1,6 +1,7 @@
 // Package tokenizer turns text into token ids and back: SentencePiece BPE
-// models (tokenizer.model) with the added tokens of their Hugging Face
-// files, and a vocabulary without files for the synthetic model.
+// models (tokenizer.model) and BPE models of Hugging Face's tokenizers
+// (tokenizer.json), with the added tokens of the files beside them, and a
+// vocabulary without files for the synthetic model.
 //
 // It owns the vocabulary, the exact segmentation, and the rule by which a
 // stream of ids becomes a stream of complete UTF-8 text. It must not know of
@@ -11,13 +12,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 )
 
-// Files are the bytes of the files that describe a tokenizer. Only Model is
-// required. New copies what it keeps.
+// Files are the bytes of the files that describe a tokenizer. Model or JSON
+// is required. New copies what it keeps.
 type Files struct {
 	Model            []byte // tokenizer.model: a serialized sentencepiece.ModelProto
+	JSON             []byte // tokenizer.json, which is read if there is no Model or it is refused
 	Config           []byte // tokenizer_config.json
 	AddedTokens      []byte // added_tokens.json: {"<text>": id}
 	SpecialTokensMap []byte // special_tokens_map.json
@@ -29,8 +30,9 @@ type Files struct {
 type Tokenizer interface {
 	// Encode returns the ids of text. With special, added and control tokens
 	// that stand in the text become their ids; without, their text is
-	// ordinary text (pieces of SentencePiece's type USER_DEFINED are found
-	// in either case). No bos and no eos are added: see Affixes. Bytes that
+	// ordinary text (pieces of SentencePiece's type USER_DEFINED, and added
+	// tokens of a tokenizer.json that are not special, are found in either
+	// case). No bos and no eos are added: see Affixes. Bytes that
 	// are no UTF-8 count as U+FFFD. A text longer than 16 MiB is cut into
 	// parts of that size, between characters, that are encoded one by one.
 	Encode(text string, special bool) []int32
@@ -97,14 +99,35 @@ type config struct {
 	AddedDecoder   map[string]json.RawMessage `json:"added_tokens_decoder"`
 }
 
-// New reads a SentencePiece BPE tokenizer. Errors name the file and what is
-// wrong with it; what is not supported (models of another type than BPE, a
-// denormalizer) is refused by name rather than ignored.
+// New reads a tokenizer. Errors name the file and what is wrong with it;
+// what is not supported (models of another type than BPE, a denormalizer) is
+// refused by name rather than ignored. Where both files are there, the model
+// counts, for it is what the JSON was made of; but some checkpoints have a
+// tokenizer.model that is no SentencePiece model.
+func New(f Files) (Tokenizer, error) {
+	if len(f.Model) == 0 && len(f.JSON) > 0 {
+		return newMergeTokenizer(f)
+	}
+	t, err := newSentencePiece(f)
+	if err != nil && len(f.JSON) > 0 {
+		other, errJSON := newMergeTokenizer(f)
+		if errJSON != nil {
+			return nil, errors.Join(err, errJSON)
+		}
+		return other, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// newSentencePiece reads a tokenizer.model.
 //
 // Sources: sentencepiece (bpe_model.cc, normalizer.cc,
 // sentencepiece_processor.cc, model_interface.cc) and transformers
 // (tokenization_llama.py, tokenization_utils.py).
-func New(f Files) (Tokenizer, error) {
+func newSentencePiece(f Files) (*sentencePiece, error) {
 	proto, err := parseModel(f.Model)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
@@ -113,20 +136,20 @@ func New(f Files) (Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
-	var c config
-	if len(f.Config) > 0 {
-		if err := json.Unmarshal(f.Config, &c); err != nil {
-			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
-		}
-	}
-	special, err := ParseSpecialTokens(f.Config, f.SpecialTokensMap)
+	c, special, err := parseConfig(f)
 	if err != nil {
 		return nil, err
 	}
 	t := &sentencePiece{model: model, special: special}
-	t.added, err = newAddedTokens(model, c.AddedDecoder, f.AddedTokens, special)
+	same := func(s string) string { return s }
+	t.added, err = newAddedTokens(model, nil, c.AddedDecoder, f.AddedTokens, special, same)
 	if err != nil {
 		return nil, err
+	}
+	for id, kind := range model.table.types {
+		if kind == typeControl {
+			t.added.addFound(model.table.piece(int32(id)), int32(id))
+		}
 	}
 	t.numTokens = max(model.table.len(), t.added.numTokens)
 
@@ -145,28 +168,13 @@ func New(f Files) (Tokenizer, error) {
 	if c.AddBOS != nil {
 		addBOS = *c.AddBOS
 	}
-	if addBOS {
-		if t.before, err = t.affix("add_bos_token", special.BOS); err != nil {
-			return nil, err
-		}
+	if t.before, err = affix(t, addBOS, "add_bos_token", special.BOS); err != nil {
+		return nil, err
 	}
-	if c.AddEOS != nil && *c.AddEOS {
-		if t.after, err = t.affix("add_eos_token", special.EOS); err != nil {
-			return nil, err
-		}
+	if t.after, err = affix(t, c.AddEOS != nil && *c.AddEOS, "add_eos_token", special.EOS); err != nil {
+		return nil, err
 	}
 	return t, nil
-}
-
-func (t *sentencePiece) affix(option, token string) ([]int32, error) {
-	if token == "" {
-		return nil, errors.New("tokenizer_config.json: " + option + " is on, but that token is not named")
-	}
-	id, ok := t.TokenID(token)
-	if !ok {
-		return nil, fmt.Errorf("tokenizer_config.json: %s is on, but %q is not in the vocabulary", option, token)
-	}
-	return []int32{id}, nil
 }
 
 func (t *sentencePiece) Encode(text string, special bool) []int32 {
@@ -175,14 +183,7 @@ func (t *sentencePiece) Encode(text string, special bool) []int32 {
 	prefix := t.prefix != prefixNone
 	plain := func(segment string) {
 		for segment != "" {
-			part := segment
-			if len(part) > maxSegmentBytes {
-				cut := maxSegmentBytes
-				for back := 0; back < utf8.UTFMax && !utf8.RuneStart(part[cut]); back++ {
-					cut--
-				}
-				part = part[:cut]
-			}
+			part := segment[:segmentEnd(segment)]
 			segment = segment[len(part):]
 			ids = t.model.encode(ids, part, prefix)
 			prefix = t.prefix == prefixEach
@@ -192,10 +193,13 @@ func (t *sentencePiece) Encode(text string, special bool) []int32 {
 		plain(text)
 		return ids
 	}
-	t.added.split(text, plain, func(id int32) {
+	token := func(id int32) {
 		ids = append(ids, id)
 		prefix = t.prefix == prefixEach
-	})
+	}
+	t.added.split(t.added.all.raw, text, func(segment string) {
+		t.added.split(t.added.all.late, segment, plain, token)
+	}, token)
 	return ids
 }
 
