@@ -11,7 +11,7 @@ import (
 	"github.com/pagelight/pagelight/internal/tokenizer"
 )
 
-// ErrNoTokenizer says that a model came without tokenizer.model, so that it takes and gives token ids only.
+// ErrNoTokenizer says that a model came without tokenizer.model and tokenizer.json, so that it takes and gives token ids only.
 var ErrNoTokenizer = errors.New("this model has no tokenizer: use token ids")
 
 // ErrNoChatTemplate says that a model came without a chat template, so that it completes text only.
@@ -30,7 +30,7 @@ type Text struct {
 func OpenText(ctx context.Context, src Source) (*Text, error) {
 	t := &Text{}
 	files := map[string][]byte{}
-	for _, name := range []string{"tokenizer.model", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json", "chat_template.jinja"} {
+	for _, name := range []string{"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json", "chat_template.jinja"} {
 		b, err := src.File(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", name, err)
@@ -40,10 +40,10 @@ func OpenText(ctx context.Context, src Source) (*Text, error) {
 	switch {
 	case src.Config().SyntheticTokenizer:
 		t.tok = tokenizer.NewSynthetic(src.Config().VocabSize)
-	case files["tokenizer.model"] != nil:
+	case files["tokenizer.model"] != nil || files["tokenizer.json"] != nil:
 		var err error
 		t.tok, err = tokenizer.New(tokenizer.Files{
-			Model: files["tokenizer.model"], Config: files["tokenizer_config.json"],
+			Model: files["tokenizer.model"], JSON: files["tokenizer.json"], Config: files["tokenizer_config.json"],
 			AddedTokens: files["added_tokens.json"], SpecialTokensMap: files["special_tokens_map.json"],
 		})
 		if err != nil {
