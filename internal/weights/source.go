@@ -50,7 +50,7 @@ type Config struct {
 
 	MoE *MoE `json:"moe,omitempty"` // nil: every block has one dense MLP
 
-	// SyntheticTokenizer says that there is no tokenizer.model: id n is the piece " n" and the text means nothing.
+	// SyntheticTokenizer says that there is no tokenizer: id n is the piece " n" and the text means nothing.
 	SyntheticTokenizer bool `json:"synthetic_tokenizer,omitempty"`
 
 	EOS []int32 `json:"eos"` // every id that ends an answer, from both files
@@ -155,7 +155,7 @@ type Source interface {
 	// Order says which input each column of a stored matrix belongs to: column j multiplies input Order[j]. It is nil where
 	// the columns stand in their own order, and otherwise a permutation of 0 to K-1 (GPTQ checkpoints made with desc_act).
 	Order(ctx context.Context, name string) ([]int32, error)
-	// File reads one of the small files beside the weights: tokenizer.model, tokenizer_config.json,
+	// File reads one of the small files beside the weights: tokenizer.model, tokenizer.json, tokenizer_config.json,
 	// chat_template.jinja, added_tokens.json, special_tokens_map.json, MODEL_CARD.md. A missing one gives nil, nil.
 	File(ctx context.Context, name string) ([]byte, error)
 	// Bytes is the size of all weights as they will lie on the device, for planning and for progress.
