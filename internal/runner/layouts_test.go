@@ -55,7 +55,7 @@ func wantLogits(t *testing.T, got, want [][]float32, tol float64) {
 	}
 }
 
-func openLayout(t *testing.T, src weights.Source, l checkpointtest.Layout, keep func(string, *checkpointtest.Matrix)) weights.Source {
+func openLayout(t *testing.T, src weights.Source, l checkpointtest.Layout, keep func(string, checkpointtest.Weights)) weights.Source {
 	t.Helper()
 	fsys, err := checkpointtest.Model(t.Context(), src, l, keep)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestFullShapeLayouts(t *testing.T) {
 // widened is a model of floats whose linear layers are what a quantized one stands for.
 type widened struct {
 	weights.Source
-	matrices map[string]*checkpointtest.Matrix
+	matrices map[string]checkpointtest.Weights
 	buf      []byte
 }
 
@@ -144,7 +144,11 @@ func (w *widened) Rows(ctx context.Context, name string, lo, hi int) (weights.Ro
 	}
 	w.buf = w.buf[:0]
 	for row := lo; row < hi; row++ {
-		for col := range m.K {
+		info, err := w.Source.Info(name)
+		if err != nil {
+			return weights.Rows{}, err
+		}
+		for col := range info.K {
 			w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(m.At(row, col)))
 		}
 	}
@@ -165,13 +169,14 @@ func TestLayoutsGiveLogits(t *testing.T) {
 		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 4, Group: 16, Sym: true, Spread: true}},
 		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 8, Group: 64}},
 		{Method: "int-quantized", Options: checkpointtest.Options{Bits: 8, Sym: true}},
+		{Method: "fp8", Options: checkpointtest.Options{Bits: 8, Group: 128}},
 	} {
 		for _, device := range []string{"cpu", "gpu"} {
 			t.Run(fmt.Sprintf("%s/%d bits/group %d/%s", l.Method, l.Bits, l.Group, device), func(t *testing.T) {
 				dev := devices(t)[device]()
 				defer dev.Close()
-				matrices := map[string]*checkpointtest.Matrix{}
-				got := openLayout(t, src, l, func(name string, m *checkpointtest.Matrix) { matrices[name] = m })
+				matrices := map[string]checkpointtest.Weights{}
+				got := openLayout(t, src, l, func(name string, m checkpointtest.Weights) { matrices[name] = m })
 				want := logitsOf(t, dev, &widened{Source: src, matrices: matrices}, ids)
 				wantLogits(t, logitsOf(t, dev, got, ids), want, 2e-5)
 			})

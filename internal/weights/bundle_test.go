@@ -430,7 +430,7 @@ func TestHostileManifest(t *testing.T) {
 		{"file twice", set("files", []any{fileEntry("a"), fileEntry("a")}), `file "a" stands there twice`},
 		{"file size", set("files.0.size", 1<<40), "tokenizer.model"},
 		{"tensor twice", set("tensors.1.name", "model.embed_tokens.weight"), "stands there twice"},
-		{"unknown format", set("tensors.0.format", "q3g32"), `unknown weight format "q3g32"`},
+		{"unknown format", set("tensors.0.format", "q9g32"), `unknown weight format "q9g32"`},
 		{"group", set("tensors.0.format", "q4g128"), "not whole groups"},
 		{"rows", set("tensors.0.rows", 39), "run 0 has 40 rows; 39 of 39 are left"},
 		{"more rows", set("tensors.0.rows", 41), "the runs have 40 rows, the tensor has 41"},

@@ -22,11 +22,11 @@ const (
 )
 
 // small is a model of some kilobytes in a layout, as tensors that a test may change.
-func small(t testing.TB, l checkpointtest.Layout) (src weights.Source, tensors []checkpointtest.Tensor, want map[string]*checkpointtest.Matrix) {
+func small(t testing.TB, l checkpointtest.Layout) (src weights.Source, tensors []checkpointtest.Tensor, want map[string]checkpointtest.Weights) {
 	t.Helper()
 	src = openFS(t, weights.SmallModel(t))
-	want = map[string]*checkpointtest.Matrix{}
-	tensors, err := checkpointtest.ModelTensors(t.Context(), src, l, func(name string, m *checkpointtest.Matrix) { want[name] = m })
+	want = map[string]checkpointtest.Weights{}
+	tensors, err := checkpointtest.ModelTensors(t.Context(), src, l, func(name string, m checkpointtest.Weights) { want[name] = m })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestQuantizedTensorsRefused(t *testing.T) {
 	tensors = append(tensors, checkpointtest.Tensor{Name: "visual.q_proj.qweight", DType: "I32", Shape: []int{1, 1}, Data: make([]byte, 4)})
 	got := openFS(t, files(t, src, awq.Config(), tensors))
 	m := want[qProj+".weight"]
-	wantEqual(t, qProj, decoded(t, got, qProj+".weight", 32), func(i int) float32 { return m.At(i/m.K, i%m.K) })
+	wantMatrix(t, got, qProj+".weight", m, 32)
 	if _, err := got.Vector(t.Context(), qProj+".weight"); err == nil {
 		t.Error("a quantized matrix is read as a vector")
 	}
@@ -299,7 +299,7 @@ func TestConfigGroups(t *testing.T) {
 			if !attention(name) {
 				m = wantB[name]
 			}
-			wantEqual(t, name, decoded(t, got, name, 64), func(i int) float32 { return m.At(i/m.K, i%m.K) })
+			wantMatrix(t, got, name, m, 64)
 		}
 	}
 	for _, c := range [][4]string{
@@ -318,7 +318,7 @@ func TestZeroPointsAsBytes(t *testing.T) {
 	t.Parallel()
 	l := checkpointtest.Layout{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 4, Group: 16}}
 	src, tensors, want := small(t, l)
-	m := want[qProj+".weight"]
+	m := want[qProj+".weight"].(*checkpointtest.Matrix)
 	tensors = edit(t, tensors, qProj+".weight_zero_point", func(x *checkpointtest.Tensor) bool {
 		x.DType, x.Shape, x.Data = "I8", []int{32, 2}, nil
 		for _, z := range m.Zeros {
@@ -330,7 +330,7 @@ func TestZeroPointsAsBytes(t *testing.T) {
 	config := fsys["config.json"]
 	config.Data = bytes.Replace(config.Data, []byte("quantization_config"), []byte("compression_config"), 1)
 	config.Data = bytes.Replace(config.Data, []byte("quant_method"), []byte("unused"), 1)
-	wantEqual(t, qProj, decoded(t, openFS(t, fsys), qProj+".weight", 32), func(i int) float32 { return m.At(i/m.K, i%m.K) })
+	wantMatrix(t, openFS(t, fsys), qProj+".weight", m, 32)
 }
 
 // TestConfigurationBesideTheModel: what older tools wrote into files of their own.
@@ -348,7 +348,7 @@ func TestConfigurationBesideTheModel(t *testing.T) {
 		}[l.Method])}
 		got := openFS(t, fsys)
 		for name, m := range want {
-			wantEqual(t, name, decoded(t, got, name, 64), func(i int) float32 { return m.At(i/m.K, i%m.K) })
+			wantMatrix(t, got, name, m, 64)
 		}
 	}
 }
@@ -373,17 +373,18 @@ func TestFusedQuantizedNames(t *testing.T) {
 		} {
 			var w []float32
 			for _, part := range parts {
-				rows, err := src.Rows(t.Context(), "model.layers.0."+part+".weight", 0, want["model.layers.0."+part+".weight"].Rows)
+				rows, err := src.Rows(t.Context(), "model.layers.0."+part+".weight", 0, want["model.layers.0."+part+".weight"].(*checkpointtest.Matrix).Rows)
 				if err != nil {
 					t.Fatal(err)
 				}
 				w = append(w, checkpointtest.Floats(quant.BF16, rows.Data.Bytes)...)
 			}
-			fused = append(fused, l.Tensors(checkpointtest.Quantize(w, 32, l.Options), "ernie.layers.0."+module)...)
+			_, some := l.Module(w, 32, "ernie.layers.0."+module)
+			fused = append(fused, some...)
 		}
 		got := openFS(t, files(t, src, l.Config(), fused))
 		for name, m := range want {
-			wantEqual(t, name, decoded(t, got, name, 13), func(i int) float32 { return m.At(i/m.K, i%m.K) })
+			wantMatrix(t, got, name, m, 13)
 		}
 		// A fused matrix of another height is none of the parts.
 		for i := range fused {

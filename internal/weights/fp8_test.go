@@ -177,7 +177,7 @@ func TestFP8(t *testing.T) {
 					if c.bf16 {
 						scale = quant.BF16ToF32(quant.F32ToBF16(scale))
 					}
-					return e4m3(raw[i]) * scale
+					return checkpointtest.E4M3(raw[i]) * scale
 				})
 				checked++
 			}

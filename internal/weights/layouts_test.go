@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,9 @@ func layouts() []checkpointtest.Layout {
 		}
 	}
 	add("awq", 4, 64, true, false)
+	add("fp8", 8, 32, true, false)
+	add("fp8", 8, 64, true, false)
+	add("fp8", 8, 128, true, false)
 	add("gptq", 4, 64, true, false)
 	add("gptq", 4, 64, false, true)
 	add("gptq", 8, 64, false, true)
@@ -79,7 +83,14 @@ func decoded(t testing.TB, src weights.Source, name string, step int) []float32 
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, scales := rows.Data.Bytes, rows.Scales.Bytes
+		data, err := rows.Data.Load(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scales, err := rows.Scales.Load(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(data) != (hi-lo)*info.Format.RowBytes(info.K) || len(scales) != (hi-lo)*info.Format.ScaleBytes(info.K) {
 			t.Fatalf("%s: rows %d to %d have %d bytes and %d of scales", name, lo, hi, len(data), len(scales))
 		}
@@ -105,25 +116,9 @@ func weightOf(kind quant.Kind, data []byte, i int, scale uint32) float32 {
 	case quant.Q8:
 		return (float32(data[i]) - z) * s
 	case quant.F8:
-		return e4m3(data[i]) * math.Float32frombits(scale)
+		return checkpointtest.E4M3(data[i]) * math.Float32frombits(scale)
 	}
 	panic("BUG: unexpected kind")
-}
-
-// e4m3 is the value of an 8-bit float.
-func e4m3(b byte) float32 {
-	sign := 1.0
-	if b&0x80 != 0 {
-		sign = -1
-	}
-	exponent, mantissa := int(b>>3&15), float64(b&7)
-	switch {
-	case b&0x7F == 0x7F:
-		return float32(math.NaN())
-	case exponent == 0:
-		return float32(sign * math.Ldexp(mantissa, -9))
-	}
-	return float32(sign * math.Ldexp(1+mantissa/8, exponent-7))
 }
 
 func wantEqual(t testing.TB, name string, got []float32, want func(i int) float32) {
@@ -133,6 +128,17 @@ func wantEqual(t testing.TB, name string, got []float32, want func(i int) float3
 			t.Fatalf("%s: weight %d is %v, want %v", name, i, v, w)
 		}
 	}
+}
+
+// wantMatrix reads a matrix by runs of rows and compares it.
+func wantMatrix(t testing.TB, src weights.Source, name string, want checkpointtest.Weights, step int) {
+	t.Helper()
+	got := decoded(t, src, name, step)
+	info, err := src.Info(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, name, got, func(i int) float32 { return want.At(i/info.K, i%info.K) })
 }
 
 // TestLayoutsGiveTheirWeights reads models in each layout, in pieces of all kinds, and compares every weight with what the
@@ -149,8 +155,8 @@ func TestLayoutsGiveTheirWeights(t *testing.T) {
 				continue // of 192 and 320 inputs
 			}
 			t.Run(model+"/"+layoutName(l), func(t *testing.T) {
-				want := map[string]*checkpointtest.Matrix{}
-				fsys, err := checkpointtest.Model(t.Context(), floats, l, func(name string, m *checkpointtest.Matrix) { want[name] = m })
+				want := map[string]checkpointtest.Weights{}
+				fsys, err := checkpointtest.Model(t.Context(), floats, l, func(name string, m checkpointtest.Weights) { want[name] = m })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,9 +168,9 @@ func TestLayoutsGiveTheirWeights(t *testing.T) {
 						step = 7 + 30*i
 					}
 					m := want[name]
-					wantEqual(t, name, decoded(t, src, name, step), func(i int) float32 { return m.At(i/m.K, i%m.K) })
+					wantMatrix(t, src, name, m, step)
 					order, err := src.Order(t.Context(), name)
-					if err != nil || (order != nil) != (l.Spread && m.Groups > 1) {
+					if err != nil || (order != nil) != (l.Spread && l.Group > 0) {
 						t.Fatalf("%s: order of %d columns, %v", name, len(order), err)
 					}
 				}
@@ -178,7 +184,7 @@ func TestLayoutsGiveTheirWeights(t *testing.T) {
 }
 
 // wantSameFloats fails unless what is not quantized is as in the model that was.
-func wantSameFloats(t testing.TB, got, want weights.Source, quantized map[string]*checkpointtest.Matrix) {
+func wantSameFloats(t testing.TB, got, want weights.Source, quantized map[string]checkpointtest.Weights) {
 	t.Helper()
 	for _, s := range weights.Tensors(want.Config()) {
 		if quantized[s.Name] != nil {
@@ -250,5 +256,47 @@ func TestFullShapeLayouts(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestBundleOfACheckpoint packs quantized checkpoints and compares what the bundles hold.
+func TestBundleOfACheckpoint(t *testing.T) {
+	t.Parallel()
+	floats, err := weights.OpenDir("../model/testdata/ernie")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []checkpointtest.Layout{
+		{Method: "awq", Options: checkpointtest.Options{Bits: 4, Group: 128}},
+		{Method: "gptq", Options: checkpointtest.Options{Bits: 4, Group: 64, Spread: true}},
+		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 8, Group: 32, Spread: true}},
+	} {
+		t.Run(layoutName(l), func(t *testing.T) {
+			want := map[string]checkpointtest.Weights{}
+			fsys, err := checkpointtest.Model(t.Context(), floats, l, func(name string, m checkpointtest.Weights) { want[name] = m })
+			if err != nil {
+				t.Fatal(err)
+			}
+			src := openFS(t, fsys)
+			dir := filepath.Join(t.TempDir(), "bundle")
+			if err := weights.WriteBundle(t.Context(), src, dir, weights.BundleOptions{ShardBytes: 100_000}, nil); err != nil {
+				t.Fatal(err)
+			}
+			got, err := weights.OpenBundle(t.Context(), weights.DirStore(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := got.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if got.Config().Reordered != l.Spread || got.Bytes() != src.Bytes() {
+				t.Errorf("reordered %v, %d bytes; want %v, %d", got.Config().Reordered, got.Bytes(), l.Spread, src.Bytes())
+			}
+			for name, m := range want {
+				wantMatrix(t, got, name, m, 100)
+			}
+		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // Layout is a tool's layout, for whole models.
 type Layout struct {
-	Method string // awq, gptq, gptq_v2, compressed-tensors (pack-quantized), int-quantized
+	Method string // awq, gptq, gptq_v2, compressed-tensors (pack-quantized), int-quantized, fp8 (in blocks of Group)
 	Options
 }
 
@@ -32,6 +32,9 @@ func (l Layout) Config() map[string]any {
 		return map[string]any{
 			"quant_method": "gptq", "bits": l.Bits, "group_size": group, "sym": l.Sym, "desc_act": l.Spread, "checkpoint_format": l.Method,
 		}
+	}
+	if l.Method == "fp8" {
+		return map[string]any{"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": []int{l.Group, l.Group}}
 	}
 	strategy := "group"
 	if group == -1 {
@@ -50,26 +53,37 @@ func (l Layout) Config() map[string]any {
 	}
 }
 
-// Tensors are those of a module in the layout.
-func (l Layout) Tensors(m *Matrix, module string) []Tensor {
+// Weights is a quantized matrix.
+type Weights interface {
+	// At is the weight of an output and an input.
+	At(row, col int) float32
+}
+
+// Module quantizes the weights [rows, k] of a module and gives its tensors.
+func (l Layout) Module(w []float32, k int, module string) (Weights, []Tensor) {
+	if l.Method == "fp8" {
+		m := QuantizeFloats(w, k, l.Group)
+		return m, m.FP8(module)
+	}
+	m := Quantize(w, k, l.Options)
 	switch l.Method {
 	case "awq":
-		return m.AWQ(module)
+		return m, m.AWQ(module)
 	case "gptq":
-		return m.GPTQ(module, false)
+		return m, m.GPTQ(module, false)
 	case "gptq_v2":
-		return m.GPTQ(module, true)
+		return m, m.GPTQ(module, true)
 	case "compressed-tensors":
-		return m.Packed(module, l.Sym, l.Spread)
+		return m, m.Packed(module, l.Sym, l.Spread)
 	case "int-quantized":
-		return m.Bytes(module, l.Sym)
+		return m, m.Bytes(module, l.Sym)
 	}
 	panic("BUG: unknown layout " + l.Method)
 }
 
 // Model quantizes the linear layers of a model of floats and gives the checkpoint's files. Embedding, LM head, norms and
 // biases stay as they are. Each quantized matrix goes to keep, which may be nil.
-func Model(ctx context.Context, src weights.Source, l Layout, keep func(name string, m *Matrix)) (fstest.MapFS, error) {
+func Model(ctx context.Context, src weights.Source, l Layout, keep func(name string, m Weights)) (fstest.MapFS, error) {
 	tensors, err := ModelTensors(ctx, src, l, keep)
 	if err != nil {
 		return nil, err
@@ -87,7 +101,7 @@ func Files(c *weights.Config, quantization any, tensors []Tensor) (fstest.MapFS,
 }
 
 // ModelTensors are the tensors of Model.
-func ModelTensors(ctx context.Context, src weights.Source, l Layout, keep func(name string, m *Matrix)) ([]Tensor, error) {
+func ModelTensors(ctx context.Context, src weights.Source, l Layout, keep func(name string, m Weights)) ([]Tensor, error) {
 	var tensors []Tensor
 	for _, s := range weights.Tensors(src.Config()) {
 		info, err := src.Info(s.Name)
@@ -111,11 +125,11 @@ func ModelTensors(ctx context.Context, src weights.Source, l Layout, keep func(n
 			tensors = append(tensors, Tensor{s.Name, strings.ToUpper(info.Format.String()), shape, append([]byte(nil), raw...)})
 			continue
 		}
-		m := Quantize(Floats(info.Format.Kind, raw), s.K, l.Options)
+		m, parts := l.Module(Floats(info.Format.Kind, raw), s.K, module+"_proj")
 		if keep != nil {
 			keep(s.Name, m)
 		}
-		tensors = append(tensors, l.Tensors(m, module+"_proj")...)
+		tensors = append(tensors, parts...)
 	}
 	return tensors, nil
 }
