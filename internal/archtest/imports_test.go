@@ -57,10 +57,11 @@ var mayImport = map[string][]string{
 	"internal/browsertest":    {},
 	"internal/site":           {"internal/weights", "internal/planner", "internal/kernels", "internal/gpu", "internal/quant"},
 	"internal/loadtest":       {},
+	"internal/hub":            {"internal/weights"},
 
 	"engine/local": {
 		"engine", "internal/gpu", "internal/gpu/cpu", "internal/gpu/wgpunative", "internal/weights", "internal/quant",
-		"internal/builtin", "internal/kernels",
+		"internal/builtin", "internal/kernels", "internal/hub",
 	},
 	"host": {"engine", "internal/openai"},
 	"wasm": {
@@ -70,7 +71,7 @@ var mayImport = map[string][]string{
 	"cmd/pagelight": {
 		"engine", "engine/local", "host", "static", "internal/weights", "internal/quant", "internal/conformance",
 		"internal/builtin", "internal/gpu", "internal/gpu/wgpunative", "internal/gpu/cpu", "internal/site", "internal/kernels",
-		"internal/openai", "internal/loadtest",
+		"internal/openai", "internal/loadtest", "internal/hub",
 	},
 }
 
@@ -82,7 +83,9 @@ var onlyIn = map[string][]string{
 	"github.com/go-chi":          {"host"},
 	"github.com/prometheus":      {"host"},
 	"nhooyr.io/websocket":        {"host"},
-	"net/http":                   {"host", "cmd/pagelight", "internal/browsertest", "internal/loadtest"},
+	"net/http":                   {"host", "cmd/pagelight", "internal/browsertest", "internal/loadtest", "internal/hub"},
+	"github.com/gofrs":           {"internal/hub"},
+	"github.com/vbauerster":      {"cmd/pagelight"},
 	"github.com/alecthomas":      {"cmd/pagelight"},
 	"github.com/chromedp":        {"internal/browsertest"},
 	"golang.org/x/term":          {"cmd/pagelight"},
