@@ -150,6 +150,11 @@ func (t *Text) Detokenize(ids []int32, skipSpecial bool) (string, error) {
 // maxChatBytes bounds a conversation; what a template may print is bounded at the same size.
 const maxChatBytes = 1 << 20
 
+// ChatTemplate says whether the model came with a chat template; the error says why one that is there cannot be used.
+func (t *Text) ChatTemplate() (has bool, err error) {
+	return t.template != nil || t.templateErr != nil, t.templateErr
+}
+
 // RenderChat gives the prompt text of a conversation. addGenerationPrompt nil means true.
 func (t *Text) RenderChat(ctx context.Context, messages []Message, addGenerationPrompt *bool) (string, error) {
 	if t.tok == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 type chatCmd struct {
-	Model  string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model  string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME."`
 	System string `placeholder:"TEXT" help:"Instructions that come before the conversation."`
 	JSON   bool   `name:"json" help:"Print one JSON object per answer ({\"role\",\"content\",\"finish_reason\",\"usage\"}) instead of text."`
 	sampleFlags

@@ -52,7 +52,7 @@ func override[T any](to **T, flag *T) {
 }
 
 type generateCmd struct {
-	Model    string  `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model    string  `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME."`
 	Prompt   *string `xor:"prompt" placeholder:"TEXT" help:"Text to continue."`
 	ChatFile string  `name:"chat" xor:"prompt" placeholder:"FILE.json" help:"Conversation to answer: a list of {\"role\",\"content\"}, or a request of the OpenAI API (an object with \"messages\"; flags go before what it says); - is standard input."`
 	TokenIDs *string `name:"token-ids" xor:"prompt" placeholder:"1,2,3" help:"Token ids to continue."`

@@ -9,7 +9,7 @@ import (
 )
 
 type logitsCmd struct {
-	Model string `required:"" placeholder:"MODEL" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model string `required:"" placeholder:"MODEL" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME."`
 	Cases string `required:"" placeholder:"cases.json" help:"Test cases: a list of {\"name\",\"input_ids\",\"greedy\"}, or an object with \"cases\"."`
 	Out   string `placeholder:"out.safetensors" help:"Where to write the logits (f32)."`
 	JSON  bool   `name:"json" help:"Print {\"cases\":[{\"name\",\"greedy\"}]}."`

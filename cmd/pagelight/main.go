@@ -35,6 +35,10 @@ type cli struct {
 	Tokenize   tokenizeCmd   `cmd:"" help:"Turn texts into token ids, or back."`
 	Logits     logitsCmd     `cmd:"" help:"Compute the logits of test cases."`
 	Perplexity perplexityCmd `cmd:"" help:"Measure how well a model predicts a text."`
+	Pull       pullCmd       `cmd:"" help:"Download a model of the Hugging Face hub."`
+	List       listCmd       `cmd:"" help:"List the models that were downloaded."`
+	Show       showCmd       `cmd:"" help:"Show what a model is."`
+	Rm         rmCmd         `cmd:"" help:"Remove models that were downloaded."`
 	Plan       planCmd       `cmd:"" help:"Show what a model needs of memory."`
 	Bench      benchCmd      `cmd:"" help:"Measure a server under load."`
 	Export     exportCmd     `cmd:"" help:"Write the page as a folder for any file host."`
@@ -83,8 +87,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	parser, err := kong.New(&c,
 		kong.Name("pagelight"),
 		kong.Description("One engine for ERNIE-4.5: in a browser tab, on a server, on the command line.\n\n"+
-			"A MODEL is a folder (a Hugging Face checkpoint or a Pagelight bundle), a file in one, \"builtin\" (a tiny English and Chinese "+
-			"chat model that is part of this program), or \"synthetic:ernie-4.5-0.3b\" (a speed test of full size)."),
+			"A MODEL is a folder (a Hugging Face checkpoint or a Pagelight bundle), a file in one, a .gguf file, \"hf:ORG/NAME\" (a model of "+
+			"the Hugging Face hub, downloaded when it is not in the cache; \"pagelight pull --help\" says more), \"builtin\" (a tiny English and "+
+			"Chinese chat model that is part of this program), or \"synthetic:ernie-4.5-0.3b\" (a speed test of full size)."),
 		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.WithHyphenPrefixedParameters(true), // --seed -7, --prompt "- milk"
 		kong.Vars{"version": "pagelight " + version},

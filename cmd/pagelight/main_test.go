@@ -82,7 +82,7 @@ func keys(t testing.TB, object string) (names []string) {
 	return names
 }
 
-var commands = []string{"serve", "chat", "generate", "tokenize", "logits", "perplexity", "plan", "export", "doctor"}
+var commands = []string{"serve", "chat", "generate", "tokenize", "logits", "perplexity", "pull", "list", "show", "rm", "plan", "export", "doctor"}
 
 func TestHelp(t *testing.T) {
 	t.Parallel()

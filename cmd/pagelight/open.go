@@ -35,8 +35,11 @@ func (f *modelFlags) logger(w io.Writer) *slog.Logger {
 func (f *modelFlags) open(a *app, model string, cfg engine.Config) (*engine.Engine, error) {
 	log := f.logger(a.stderr)
 	cfg.KV, cfg.GPUMemory, cfg.MaxModelLen, cfg.Logger = engine.KVType(f.KV), int64(f.GPUMemory), int(f.MaxModelLen), log
-	p := newProgress(a.stderr)
 	told := cfg.Progress
+	if err := a.fetchModel(model, told); err != nil {
+		return nil, err
+	}
+	p := newProgress(a.stderr)
 	cfg.Progress = func(pr engine.Progress) {
 		p.show(pr)
 		if told != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 type perplexityCmd struct {
-	Model  string `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, or builtin."`
+	Model  string `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, or builtin."`
 	File   string `required:"" placeholder:"FILE" help:"UTF-8 text; - is standard input."`
 	Window int    `default:"512" help:"Tokens per window; windows follow each other and each is run alone."`
 	Limit  int    `placeholder:"N" help:"Measure the first N windows only."`

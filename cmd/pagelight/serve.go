@@ -12,7 +12,7 @@ import (
 )
 
 type serveCmd struct {
-	Model string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME."`
 
 	Host            string        `default:"127.0.0.1" env:"PAGELIGHT_HOST" help:"Address to listen on; 0.0.0.0 is every one of this machine."`
 	Port            int           `default:"8080" env:"PAGELIGHT_PORT" help:"Port to listen on; 0 takes a free one."`

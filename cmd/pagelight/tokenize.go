@@ -14,7 +14,7 @@ import (
 )
 
 type tokenizeCmd struct {
-	Model   string `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, builtin, or synthetic:NAME."`
+	Model   string `default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME."`
 	Decode  bool   `help:"The reverse: lines of JSON arrays of ids in, JSON strings out."`
 	Special bool   `help:"Special tokens spelled in the text become their ids, as when a prompt is completed."`
 	JSON    bool   `name:"json" hidden:"" help:"The output is always JSON."`
@@ -39,6 +39,9 @@ A line that is no JSON string ends the command with its number.`
 
 // Run tokenizes standard input line by line.
 func (c *tokenizeCmd) Run(a *app) error {
+	if err := a.fetchModel(c.Model, nil); err != nil {
+		return err
+	}
 	src, err := local.OpenModel(c.Model, "none", nil)
 	if err != nil {
 		return modelError{err}

@@ -17,6 +17,7 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/cpu"
 	"github.com/pagelight/pagelight/internal/gpu/wgpunative"
+	"github.com/pagelight/pagelight/internal/hub"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/weights"
 )
@@ -26,8 +27,8 @@ const Builtin = "builtin"
 
 // Options say what to open.
 type Options struct {
-	// Model is a folder (Hugging Face, bundle, or one with a GGUF file), a file in one, "builtin", or "synthetic:NAME". Empty is
-	// "builtin".
+	// Model is a folder (Hugging Face, bundle, or one with a GGUF file), a file in one, "hf:ORG/NAME[@REVISION][:FILE]" for a
+	// model that Pull has downloaded, "builtin", or "synthetic:NAME". Empty is "builtin".
 	Model string
 	// Device is "auto" (a hardware adapter, else whichever of software adapter and processor is faster for the model),
 	// "gpu" (any adapter, software ones too) or "cpu". Empty is "auto".
@@ -89,11 +90,16 @@ func openSource(model string) (weights.Source, error) {
 		return builtin.Open()
 	case strings.HasPrefix(model, weights.SyntheticPrefix):
 		return weights.OpenSynthetic(model)
+	case hub.IsName(model):
+		var err error
+		if model, err = findInHub(model); err != nil {
+			return nil, err
+		}
 	}
 	st, err := os.Stat(model)
 	if err != nil {
-		return nil, fmt.Errorf("model %q: no such folder or file (a MODEL is a folder, a file in one, %q, or %q)",
-			model, Builtin, weights.SyntheticPrefix+"ernie-4.5-0.3b")
+		return nil, fmt.Errorf("model %q: no such folder or file (a MODEL is a folder, a file in one, %q, %q, or %q)",
+			model, hub.Prefix+"ORG/NAME", Builtin, weights.SyntheticPrefix+"ernie-4.5-0.3b")
 	}
 	dir := model
 	if !st.IsDir() {

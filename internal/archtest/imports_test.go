@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"internal/site":           {"internal/weights", "internal/planner", "internal/kernels", "internal/gpu", "internal/quant"},
 	"internal/loadtest":       {},
 	"internal/hub":            {"internal/weights"},
+	"internal/hub/hubtest":    {},
 
 	"engine/local": {
 		"engine", "internal/gpu", "internal/gpu/cpu", "internal/gpu/wgpunative", "internal/weights", "internal/quant",
@@ -83,7 +84,7 @@ var onlyIn = map[string][]string{
 	"github.com/go-chi":          {"host"},
 	"github.com/prometheus":      {"host"},
 	"nhooyr.io/websocket":        {"host"},
-	"net/http":                   {"host", "cmd/pagelight", "internal/browsertest", "internal/loadtest", "internal/hub"},
+	"net/http":                   {"host", "cmd/pagelight", "internal/browsertest", "internal/loadtest", "internal/hub", "internal/hub/hubtest"},
 	"github.com/gofrs":           {"internal/hub"},
 	"github.com/vbauerster":      {"cmd/pagelight"},
 	"github.com/alecthomas":      {"cmd/pagelight"},

@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pagelight/pagelight/internal/weights"
@@ -126,7 +127,7 @@ func choose(n Name, files []File) (choice, error) {
 		c.format, c.index = FormatSafetensors, shardIndex
 		c.small = append(c.small, have[shardIndex])
 	case len(ggufs) == 1:
-		c.gguf(ggufs[0])
+		return c, c.gguf(ggufs[0], have)
 	case len(ggufs) > 1:
 		return c, &AmbiguousError{n, ggufs}
 	case single || sharded:
@@ -134,21 +135,16 @@ func choose(n Name, files []File) (choice, error) {
 	default:
 		return c, &noModelError{"there are no weights that can be read: " + otherWeights(files)}
 	}
-	if c.format == FormatGGUF && splitGGUF.MatchString(c.file) {
-		return c, splitError(c.file)
-	}
 	return c, nil
 }
 
 // one chooses the file that a name names.
 func (c choice) one(n Name, files []File) (choice, error) {
-	if f, ok := fileMap(files)[n.File]; ok {
+	have := fileMap(files)
+	if f, ok := have[n.File]; ok {
 		if strings.HasSuffix(strings.ToLower(f.Path), ".gguf") {
-			if splitGGUF.MatchString(f.Path) {
-				return c, splitError(f.Path)
-			}
-			c.gguf(f)
-			return c, nil
+			err := c.gguf(f, have)
+			return c, err
 		}
 		return choice{format: FormatFile, weights: []File{f}, file: f.Path}, nil
 	}
@@ -161,11 +157,8 @@ func (c choice) one(n Name, files []File) (choice, error) {
 	}
 	switch len(hits) {
 	case 1:
-		if splitGGUF.MatchString(hits[0].Path) {
-			return c, splitError(hits[0].Path)
-		}
-		c.gguf(hits[0])
-		return c, nil
+		err := c.gguf(hits[0], have)
+		return c, err
 	case 0:
 		why := fmt.Sprintf("there is no file %q", n.File)
 		if g := ggufModels(files); len(g) > 0 {
@@ -176,32 +169,63 @@ func (c choice) one(n Name, files []File) (choice, error) {
 	return c, &AmbiguousError{n, hits}
 }
 
-func (c *choice) gguf(f File) {
-	c.format, c.file, c.weights = FormatGGUF, f.Path, []File{f}
+// gguf chooses a .gguf file, with the other parts of the model when it is one of several. The engine opens the first.
+func (c *choice) gguf(f File, have map[string]File) error {
+	c.format = FormatGGUF
+	for _, name := range ggufParts(f.Path) {
+		part, ok := have[name]
+		if !ok {
+			return &noModelError{fmt.Sprintf("%s is one of several parts, and %s is missing", f.Path, name)}
+		}
+		c.weights = append(c.weights, part)
+	}
+	c.file = c.weights[0].Path
 	// A GGUF file has its configuration and its vocabulary in it; those beside it may be another file's.
 	c.small = slices.DeleteFunc(c.small, func(s File) bool {
 		ext := path.Ext(s.Path)
 		return ext == ".json" || ext == ".jinja" || s.Path == "tokenizer.model" || s.Path == "merges.txt"
 	})
+	return nil
 }
 
-var splitGGUF = regexp.MustCompile(`(?i)-\d{5}-of-\d{5}\.gguf$`)
+// maxParts bounds the parts of one model.
+const maxParts = 512
 
-func splitError(file string) error {
-	return fmt.Errorf("hub: %s is one of several parts of a model, which are not supported; take a file that is whole, or join the parts with llama-gguf-split --merge", file)
+var ggufPart = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})(\.gguf)$`)
+
+// ggufParts are the paths of all parts of the model that a file belongs to: NAME-00001-of-00003.gguf and so on.
+func ggufParts(file string) []string {
+	m := ggufPart.FindStringSubmatch(file)
+	if m == nil {
+		return []string{file}
+	}
+	count, err := strconv.Atoi(m[3])
+	if err != nil || count < 1 || count > maxParts {
+		return []string{file}
+	}
+	parts := make([]string, count)
+	for i := range parts {
+		parts[i] = fmt.Sprintf("%s-%05d-of-%s%s", m[1], i+1, m[3], m[4])
+	}
+	return parts
 }
 
-// ggufModels are the .gguf files that hold a model: of one in several parts the first, and neither projectors of images nor
-// calibration data.
+// ggufModels are the .gguf files that hold a model: of one in several parts the first, with the size of all. Projectors of
+// images and calibration data are none.
 func ggufModels(files []File) []File {
+	have := fileMap(files)
 	var out []File
 	for _, f := range files {
 		base := strings.ToLower(path.Base(f.Path))
 		if !strings.HasSuffix(base, ".gguf") || strings.HasPrefix(base, "mmproj") || strings.Contains(base, "imatrix") {
 			continue
 		}
-		if splitGGUF.MatchString(base) && !strings.Contains(base, "-00001-of-") {
+		parts := ggufParts(f.Path)
+		if f.Path != parts[0] {
 			continue
+		}
+		for _, p := range parts[1:] {
+			f.Size += max(have[p].Size, 0)
 		}
 		out = append(out, f)
 	}
@@ -211,6 +235,9 @@ func ggufModels(files []File) []File {
 
 // namesQuantization says whether a .gguf file's name ends with the given word: name-Q4_K_M.gguf, name.Q4_K_M.gguf.
 func namesQuantization(file, word string) bool {
+	if m := ggufPart.FindStringSubmatch(file); m != nil {
+		file = m[1]
+	}
 	base := strings.TrimSuffix(strings.ToLower(path.Base(file)), ".gguf")
 	rest, ok := strings.CutSuffix(base, strings.ToLower(word))
 	return ok && (rest == "" || strings.ContainsAny(rest[len(rest)-1:], "-._"))

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pagelight/pagelight/internal/hub/hubtest"
 )
 
 const portal = `<!DOCTYPE html><html><head><title>Welcome to
@@ -36,75 +38,77 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		}
 	}
 	sibling := func(path string) string {
-		return fmt.Sprintf(`{"sha":%q,"siblings":[{"rfilename":%q,"size":1,"blobId":%q}]}`, testCommit, path, strings.Repeat("a", 40))
+		return fmt.Sprintf(`{"sha":%q,"siblings":[{"rfilename":%q,"size":1,"blobId":%q}]}`, hubtest.Commit, path, strings.Repeat("a", 40))
 	}
 	for name, c := range map[string]struct {
 		model string
-		setup func(f *fakeHub, h *Hub)
+		setup func(f *hubtest.Server, h *Hub)
 		says  []string
 	}{
-		"no repository":          {"hf:org/other", nil, []string{"there is no repository org/other, or it is private", "HF_TOKEN", "404"}},
-		"no revision":            {"hf:org/name@v9", nil, []string{`hf:org/name has no branch, tag or commit "v9"`}},
-		"no file":                {"hf:org/name:nope.gguf", nil, []string{`hf:org/name:nope.gguf: there is no file "nope.gguf"`}},
-		"mirror, no repository":  {"hf:org/other", func(f *fakeHub, _ *Hub) { f.api = plain404(false) }, []string{"there is no repository org/other at http://"}},
-		"mirror, no revision":    {"hf:org/name@v9", func(f *fakeHub, _ *Hub) { f.api = plain404(true) }, []string{`has no branch, tag or commit "v9"`}},
-		"gated, no token":        {"hf:org/name", func(f *fakeHub, _ *Hub) { f.token = "hf_x" }, []string{"hf:org/name is gated: accept its licence at http", "/org/name, and set HF_TOKEN", "restricted"}},
-		"gated, token":           {"hf:org/name", func(f *fakeHub, h *Hub) { f.token, h.Token = "hf_x", "hf_secret" }, []string{"the token that was sent has no access"}},
-		"gated files":            {"hf:org/name", func(f *fakeHub, _ *Hub) { f.resolve = gated }, []string{"is gated: accept its licence"}},
-		"bad token":              {"hf:org/name", func(f *fakeHub, h *Hub) { f.api, h.Token = plainStatus(401), "hf_secret" }, []string{"does not accept the token in HF_TOKEN"}},
-		"too many requests":      {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = plainStatus(429) }, []string{"too many requests", "429", "6 attempts"}},
-		"broken for good":        {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = status(504) }, []string{"504", `504 Gateway`, "6 attempts"}},
-		"storage broken":         {"hf:org/name", func(f *fakeHub, _ *Hub) { f.store = status(503) }, []string{"503"}},
-		"storage refuses":        {"hf:org/name", func(f *fakeHub, _ *Hub) { f.store = status(403) }, []string{"403"}},
-		"portal for the list":    {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = page }, []string{`a web page ("Welcome to Airport WiFi") instead of data`, "HF_ENDPOINT"}},
-		"portal for a file":      {"hf:org/name", func(f *fakeHub, _ *Hub) { f.store = page }, []string{`a web page ("Welcome to Airport WiFi") instead of data`}},
-		"not JSON":               {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = listing("hello") }, []string{"is not the JSON of a list of files"}},
-		"no commit":              {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = listing(`{"sha":"../../x","siblings":[]}`) }, []string{"names no commit"}},
-		"empty":                  {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = listing(fmt.Sprintf(`{"sha":%q,"siblings":[]}`, testCommit)) }, []string{"lists no files"}},
-		"climbs out":             {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = listing(sibling("../../../etc/passwd")) }, []string{`lists the file "../../../etc/passwd", which would lie outside the cache`}},
-		"absolute":               {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = listing(sibling("/etc/passwd")) }, []string{"outside the cache"}},
-		"backslashes":            {"hf:org/name", func(f *fakeHub, _ *Hub) { f.api = listing(sibling(`..\..\x`)) }, []string{"outside the cache"}},
-		"other kinds of weights": {"hf:org/name", func(f *fakeHub, _ *Hub) { delete(f.files, "model.safetensors") }, []string{"there are no weights that can be read", "ONNX, PyTorch", "safetensors or GGUF"}},
-		"index climbs out": {"hf:org/name", func(f *fakeHub, _ *Hub) {
-			delete(f.files, "model.safetensors")
-			f.files["model.safetensors.index.json"] = []byte(`{"weight_map":{"a":"../../../x.safetensors"}}`)
+		"no repository":         {"hf:org/other", nil, []string{"there is no repository org/other, or it is private", "HF_TOKEN", "404"}},
+		"no revision":           {"hf:org/name@v9", nil, []string{`hf:org/name has no branch, tag or commit "v9"`}},
+		"no file":               {"hf:org/name:nope.gguf", nil, []string{`hf:org/name:nope.gguf: there is no file "nope.gguf"`}},
+		"mirror, no repository": {"hf:org/other", func(f *hubtest.Server, _ *Hub) { f.API = plain404(false) }, []string{"there is no repository org/other at http://"}},
+		"mirror, no revision":   {"hf:org/name@v9", func(f *hubtest.Server, _ *Hub) { f.API = plain404(true) }, []string{`has no branch, tag or commit "v9"`}},
+		"gated, no token":       {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.Token = "hf_x" }, []string{"hf:org/name is gated: accept its licence at http", "/org/name, and set HF_TOKEN", "restricted"}},
+		"gated, token":          {"hf:org/name", func(f *hubtest.Server, h *Hub) { f.Token, h.Token = "hf_x", "hf_secret" }, []string{"the token that was sent has no access"}},
+		"gated files":           {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.Resolve = gated }, []string{"is gated: accept its licence"}},
+		"bad token":             {"hf:org/name", func(f *hubtest.Server, h *Hub) { f.API, h.Token = plainStatus(401), "hf_secret" }, []string{"does not accept the token in HF_TOKEN"}},
+		"too many requests":     {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = plainStatus(429) }, []string{"too many requests", "429", "6 attempts"}},
+		"broken for good":       {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = status(504) }, []string{"504", `504 Gateway`, "6 attempts"}},
+		"storage broken":        {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.Store = status(503) }, []string{"503"}},
+		"storage refuses":       {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.Store = status(403) }, []string{"403"}},
+		"portal for the list":   {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = page }, []string{`a web page ("Welcome to Airport WiFi") instead of data`, "HF_ENDPOINT"}},
+		"portal for a file":     {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.Store = page }, []string{`a web page ("Welcome to Airport WiFi") instead of data`}},
+		"not JSON":              {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = listing("hello") }, []string{"is not the JSON of a list of files"}},
+		"no commit":             {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = listing(`{"sha":"../../x","siblings":[]}`) }, []string{"names no commit"}},
+		"empty": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
+			f.API = listing(fmt.Sprintf(`{"sha":%q,"siblings":[]}`, hubtest.Commit))
+		}, []string{"lists no files"}},
+		"climbs out":             {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = listing(sibling("../../../etc/passwd")) }, []string{`lists the file "../../../etc/passwd", which would lie outside the cache`}},
+		"absolute":               {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = listing(sibling("/etc/passwd")) }, []string{"outside the cache"}},
+		"backslashes":            {"hf:org/name", func(f *hubtest.Server, _ *Hub) { f.API = listing(sibling(`..\..\x`)) }, []string{"outside the cache"}},
+		"other kinds of weights": {"hf:org/name", func(f *hubtest.Server, _ *Hub) { delete(f.Files, "model.safetensors") }, []string{"there are no weights that can be read", "ONNX, PyTorch", "safetensors or GGUF"}},
+		"index climbs out": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
+			delete(f.Files, "model.safetensors")
+			f.Files["model.safetensors.index.json"] = []byte(`{"weight_map":{"a":"../../../x.safetensors"}}`)
 		}, []string{`names the file "../../../x.safetensors", which would lie outside`}},
-		"index names what is not there": {"hf:org/name", func(f *fakeHub, _ *Hub) {
-			delete(f.files, "model.safetensors")
-			f.files["model.safetensors.index.json"] = []byte(`{"weight_map":{"a":"x.safetensors"}}`)
+		"index names what is not there": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
+			delete(f.Files, "model.safetensors")
+			f.Files["model.safetensors.index.json"] = []byte(`{"weight_map":{"a":"x.safetensors"}}`)
 		}, []string{"model.safetensors.index.json names x.safetensors, which is not there"}},
-		"several gguf": {"hf:org/name", func(f *fakeHub, _ *Hub) {
-			f.files = map[string][]byte{"a-Q4_0.gguf": noise(2048, 1), "a-Q8_0.gguf": noise(4096, 2), "mmproj-a.gguf": nil, "README.md": nil}
+		"several gguf": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
+			f.Files = map[string][]byte{"a-Q4_0.gguf": hubtest.Noise(2048, 1), "a-Q8_0.gguf": hubtest.Noise(4096, 2), "mmproj-a.gguf": nil, "README.md": nil}
 		}, []string{"several models", "a-Q4_0.gguf (2 KiB)", "a-Q8_0.gguf (4 KiB)", "hf:org/name:a-Q4_0.gguf"}},
-		"parts of a gguf": {"hf:org/name", func(f *fakeHub, _ *Hub) {
-			f.files = map[string][]byte{"a-00001-of-00002.gguf": nil, "a-00002-of-00002.gguf": nil}
-		}, []string{"one of several parts", "llama-gguf-split --merge"}},
-		"loop": {"hf:org/name", func(f *fakeHub, _ *Hub) {
-			f.store = func(w http.ResponseWriter, r *http.Request) bool {
+		"a missing part": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
+			f.Files = map[string][]byte{"a-00001-of-00002.gguf": nil, "b-00002-of-00003.gguf": nil}
+		}, []string{"a-00001-of-00002.gguf is one of several parts, and a-00002-of-00002.gguf is missing"}},
+		"loop": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
+			f.Store = func(w http.ResponseWriter, r *http.Request) bool {
 				http.Redirect(w, r, r.URL.String(), http.StatusFound)
 				return true
 			}
 		}, []string{"more than 10 redirects"}},
-		"another hash": {"hf:org/name", func(f *fakeHub, _ *Hub) {
-			f.resolve = func(w http.ResponseWriter, _ *http.Request) bool {
+		"another hash": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
+			f.Resolve = func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("X-Linked-Etag", `"`+strings.Repeat("c", 64)+`"`)
 				_, _ = w.Write([]byte("{}"))
 				return true
 			}
 		}, []string{"states another hash"}},
-		"offline": {"hf:org/name", func(_ *fakeHub, h *Hub) { h.Offline = true }, []string{"HF_HUB_OFFLINE"}},
-		"nobody there": {"hf:org/name", func(f *fakeHub, _ *Hub) {
+		"offline": {"hf:org/name", func(_ *hubtest.Server, h *Hub) { h.Offline = true }, []string{"HF_HUB_OFFLINE"}},
+		"nobody there": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
 			f.Close()
 		}, []string{"connection to 127.0.0.1", "refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeHub(t, checkpoint())
-			h := f.hub(t)
+			f := hubtest.New(t, hubtest.Checkpoint())
+			h := hubOf(t, f)
 			if c.setup != nil {
 				c.setup(f, h)
-				for file := range f.files {
-					f.lfs[file] = strings.HasSuffix(file, ".safetensors") || strings.HasSuffix(file, ".gguf")
+				for file := range f.Files {
+					f.LFS[file] = strings.HasSuffix(file, ".safetensors") || strings.HasSuffix(file, ".gguf")
 				}
 			}
 			_, err := h.Pull(t.Context(), mustName(t, c.model), PullOptions{Jobs: 1})
@@ -147,18 +151,18 @@ func gated(w http.ResponseWriter, r *http.Request) bool {
 	if !strings.HasSuffix(r.URL.Path, ".safetensors") {
 		return false
 	}
-	fail(w, http.StatusUnauthorized, "GatedRepo")
+	hubtest.Fail(w, http.StatusUnauthorized, "GatedRepo")
 	return true
 }
 
 func TestRetryAfterIsFollowed(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	var waited []time.Duration
 	h.Wait = func(d time.Duration) { waited = append(waited, d) }
 	n := 0
-	f.api = func(w http.ResponseWriter, _ *http.Request) bool {
+	f.API = func(w http.ResponseWriter, _ *http.Request) bool {
 		n++
 		switch n {
 		case 1:
@@ -178,7 +182,7 @@ func TestRetryAfterIsFollowed(t *testing.T) {
 		t.Errorf("waited %v", waited)
 	}
 	n = 0
-	f.api = func(w http.ResponseWriter, _ *http.Request) bool {
+	f.API = func(w http.ResponseWriter, _ *http.Request) bool {
 		n++
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -193,15 +197,15 @@ func TestRetryAfterIsFollowed(t *testing.T) {
 // the hub over http when its address is https gets it.
 func TestTokenGoesToTheHubOnly(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	f.token = "hf_secret"
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	f.Token = "hf_secret"
+	h := hubOf(t, f)
 	h.Token = "hf_secret"
 	if _, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.leaked) > 0 || f.count("/storage/") == 0 {
-		t.Errorf("the storage host got the token for %q", f.leaked)
+	if len(f.Leaked()) > 0 || f.Count("/storage/") == 0 {
+		t.Errorf("the storage host got the token for %q", f.Leaked())
 	}
 
 	var seen []string
@@ -261,15 +265,15 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // TestMirrorWithoutSizesBelowAPath: such a mirror is asked for each file's hash and size by HEAD.
 func TestMirrorWithoutSizesBelowAPath(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	f.noSizes, f.prefix = true, "/mirror/hf"
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	f.NoSizes, f.Prefix = true, "/mirror/hf"
+	h := hubOf(t, f)
 	p, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkSnapshot(t, p.Path, only(f.files, wanted...))
-	if n := f.count("HEAD /mirror/hf/org/name/resolve/"); n != len(wanted) {
+	checkSnapshot(t, p.Path, only(f.Files, wanted...))
+	if n := f.Count("HEAD /mirror/hf/org/name/resolve/"); n != len(wanted) {
 		t.Errorf("%d HEAD requests, want %d", n, len(wanted))
 	}
 	if _, err := h.Find(mustName(t, "hf:org/name")); err != nil {

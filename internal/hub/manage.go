@@ -92,6 +92,7 @@ func (h *Hub) cachedCommits(repo, commit string, refs []string) ([]Entry, error)
 	}
 	var rest int64
 	var out []Entry
+	models := fileMap(ggufModels(files))
 	for _, f := range files {
 		at := h.pointer(repo, commit, f.Path)
 		modified := time.Time{}
@@ -101,12 +102,15 @@ func (h *Hub) cachedCommits(repo, commit string, refs []string) ([]Entry, error)
 		if modified.After(base.Modified) {
 			base.Modified = modified
 		}
-		if !strings.HasSuffix(strings.ToLower(f.Path), ".gguf") {
-			rest += f.Size
+		model, ok := models[f.Path]
+		if !ok {
+			if f.Path == ggufParts(f.Path)[0] { // the other parts are in the size of the first
+				rest += f.Size
+			}
 			continue
 		}
 		e := base
-		e.Name.File, e.Format, e.Bytes, e.Modified, e.Path = f.Path, FormatGGUF, f.Size, modified, at
+		e.Name.File, e.Format, e.Bytes, e.Modified, e.Path = f.Path, FormatGGUF, model.Size, modified, at
 		e.Model = e.Name.String()
 		out = append(out, e)
 	}
@@ -230,7 +234,9 @@ func (h *Hub) PlanRemoval(n Name, allRevisions bool) (*Removal, error) {
 		if err != nil {
 			return nil, &NotCachedError{n, h.Cache, err.Error()}
 		}
-		goes = slices.DeleteFunc(goes, func(f File) bool { return f.Path != c.file })
+		goes = slices.DeleteFunc(goes, func(f File) bool {
+			return !slices.ContainsFunc(c.weights, func(w File) bool { return w.Path == f.Path })
+		})
 	} else if len(commits) == 1 && commits[0] == commit {
 		return h.PlanRemoval(n, true)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pagelight/pagelight/internal/builtin"
+	"github.com/pagelight/pagelight/internal/hub/hubtest"
 )
 
 // bundleFiles are the files of a packed model.
@@ -32,9 +33,9 @@ func TestPullOfABundleTakesWhatTheManifestNames(t *testing.T) {
 	t.Parallel()
 	files := bundleFiles(t)
 	named := len(files)
-	files["0000.bin"], files["README.md"] = noise(10, 1), []byte("# A bundle")
-	f := newFakeHub(t, files)
-	h := f.hub(t)
+	files["0000.bin"], files["README.md"] = hubtest.Noise(10, 1), []byte("# A bundle")
+	f := hubtest.New(t, files)
+	h := hubOf(t, f)
 	p := mustPull(t, h, "hf:org/name")
 	if p.Format != FormatBundle || len(p.Fetched) != named+1 {
 		t.Errorf("%s, %d files, want %d", p.Format, len(p.Fetched), named+1)
@@ -49,27 +50,27 @@ func TestPullOfABundleTakesWhatTheManifestNames(t *testing.T) {
 
 func ggufRepo() map[string][]byte {
 	return map[string][]byte{
-		"name-Q4_0.gguf": noise(1000, 1), "name-Q8_0.gguf": noise(2000, 2), "sub/name-F16.gguf": noise(4000, 3), "mmproj-F16.gguf": noise(10, 4),
+		"name-Q4_0.gguf": hubtest.Noise(1000, 1), "name-Q8_0.gguf": hubtest.Noise(2000, 2), "sub/name-F16.gguf": hubtest.Noise(4000, 3), "mmproj-F16.gguf": hubtest.Noise(10, 4),
 		"README.md": []byte("# GGUF"), "config.json": []byte("{}"), "tokenizer.json": []byte("{}"),
 	}
 }
 
 func TestPullOfOneGGUF(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, ggufRepo())
-	h := f.hub(t)
+	f := hubtest.New(t, ggufRepo())
+	h := hubOf(t, f)
 	for model, file := range map[string]string{
 		"hf:org/name:name-Q4_0.gguf": "name-Q4_0.gguf", "hf:org/name:q8_0": "name-Q8_0.gguf", "hf:org/name:F16": "sub/name-F16.gguf",
 	} {
 		p := mustPull(t, h, model)
-		if want := h.pointer(testRepo, testCommit, file); p.Path != want || p.Format != FormatGGUF {
+		if want := h.pointer(hubtest.Repo, hubtest.Commit, file); p.Path != want || p.Format != FormatGGUF {
 			t.Errorf("%s: %+v", model, p.Model)
 		}
 		if m, err := h.Find(mustName(t, model)); err != nil || m != p.Model {
 			t.Errorf("%s: found %+v, %v", model, m, err)
 		}
 	}
-	checkSnapshot(t, h.snapshot(testRepo, testCommit), only(f.files, "README.md", "name-Q4_0.gguf", "name-Q8_0.gguf", "sub/name-F16.gguf"))
+	checkSnapshot(t, h.snapshot(hubtest.Repo, hubtest.Commit), only(f.Files, "README.md", "name-Q4_0.gguf", "name-Q8_0.gguf", "sub/name-F16.gguf"))
 	var several *AmbiguousError
 	if _, err := h.Find(mustName(t, "hf:org/name")); !errors.As(err, &several) || len(several.Files) != 3 {
 		t.Errorf("without a file: %v", err)
@@ -87,30 +88,52 @@ func TestPullOfOneGGUF(t *testing.T) {
 	}
 }
 
+func TestPullOfAllPartsOfAGGUF(t *testing.T) {
+	t.Parallel()
+	files := map[string][]byte{"q/a-Q8_0-00001-of-00002.gguf": hubtest.Noise(1000, 1), "q/a-Q8_0-00002-of-00002.gguf": hubtest.Noise(2000, 2), "a-Q4_0.gguf": hubtest.Noise(3000, 3)}
+	f := hubtest.New(t, files)
+	h := hubOf(t, f)
+	for _, model := range []string{"hf:org/name:Q8_0", "hf:org/name:q/a-Q8_0-00002-of-00002.gguf"} {
+		p := mustPull(t, h, model)
+		if want := h.pointer(hubtest.Repo, hubtest.Commit, "q/a-Q8_0-00001-of-00002.gguf"); p.Path != want || len(p.Files) != 2 {
+			t.Errorf("%s: %s, %d files", model, p.Path, len(p.Files))
+		}
+	}
+	checkSnapshot(t, h.snapshot(hubtest.Repo, hubtest.Commit), only(files, "q/a-Q8_0-00001-of-00002.gguf", "q/a-Q8_0-00002-of-00002.gguf"))
+	list, err := h.Cached()
+	if err != nil || len(list) != 1 || list[0].Bytes != 3000 || list[0].Model != "hf:org/name:q/a-Q8_0-00001-of-00002.gguf" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	r, err := h.PlanRemoval(mustName(t, "hf:org/name:Q8_0"), false)
+	if err != nil || r.Bytes != 3000 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestPreviewDownloadsNothing(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	p, err := h.Preview(t.Context(), mustName(t, "hf:org/name"), PullOptions{})
 	if err != nil || len(p.Files) != len(wanted) || len(p.Fetched) != len(wanted) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := os.Stat(h.Cache); err == nil || f.count("/resolve/") > 0 {
+	if _, err := os.Stat(h.Cache); err == nil || f.Count("/resolve/") > 0 {
 		t.Error("something was written or fetched")
 	}
 }
 
 func TestCachedListsModels(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, ggufRepo())
-	h := f.hub(t)
+	f := hubtest.New(t, ggufRepo())
+	h := hubOf(t, f)
 	if list, err := h.Cached(); err != nil || len(list) != 0 {
 		t.Errorf("an empty cache: %v, %v", list, err)
 	}
 	mustPull(t, h, "hf:org/name:Q4_0")
 	mustPull(t, h, "hf:org/name:Q8_0")
-	g := newFakeHub(t, checkpoint())
-	g.commit = strings.Repeat("ab", 20)
+	g := hubtest.New(t, hubtest.Checkpoint())
+	g.At = strings.Repeat("ab", 20)
 	other := &Hub{Cache: filepath.Join(t.TempDir(), "hub"), Endpoint: g.URL}
 	if err := os.MkdirAll(other.Cache, 0o777); err != nil {
 		t.Fatal(err)
@@ -119,8 +142,8 @@ func TestCachedListsModels(t *testing.T) {
 	if err := os.Rename(filepath.Join(other.Cache, "models--org--name"), filepath.Join(h.Cache, "models--org--weights")); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(h.Cache, "models--org--half", "blobs", "x"+incomplete), noise(77, 1))
-	writeFile(t, filepath.Join(h.Cache, "datasets--org--data", "blobs", "x"), noise(77, 1))
+	writeFile(t, filepath.Join(h.Cache, "models--org--half", "blobs", "x"+incomplete), hubtest.Noise(77, 1))
+	writeFile(t, filepath.Join(h.Cache, "datasets--org--data", "blobs", "x"), hubtest.Noise(77, 1))
 	list, err := h.Cached()
 	if err != nil {
 		t.Fatal(err)
@@ -145,14 +168,14 @@ func TestCachedListsModels(t *testing.T) {
 
 func TestRemoveFreesWhatNobodyElseUses(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	old := mustPull(t, h, "hf:org/name")
-	f.commit = strings.Repeat("ab", 20)
-	f.files["config.json"] = []byte(`{"model_type":"llama"}`)
+	f.At = strings.Repeat("ab", 20)
+	f.Files["config.json"] = []byte(`{"model_type":"llama"}`)
 	mustPull(t, h, "hf:org/name")
 
-	r, err := h.PlanRemoval(mustName(t, "hf:org/name@"+testCommit), false)
+	r, err := h.PlanRemoval(mustName(t, "hf:org/name@"+hubtest.Commit), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +192,7 @@ func TestRemoveFreesWhatNobodyElseUses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkSnapshot(t, m.Path, only(f.files, wanted...))
+	checkSnapshot(t, m.Path, only(f.Files, wanted...))
 
 	r, err = h.PlanRemoval(mustName(t, "hf:org/name"), true)
 	if err != nil || r.Bytes < 3<<20 {
@@ -189,8 +212,8 @@ func TestRemoveFreesWhatNobodyElseUses(t *testing.T) {
 
 func TestRemoveOneFile(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, ggufRepo())
-	h := f.hub(t)
+	f := hubtest.New(t, ggufRepo())
+	h := hubOf(t, f)
 	mustPull(t, h, "hf:org/name:Q4_0")
 	kept := mustPull(t, h, "hf:org/name:Q8_0")
 	r, err := h.PlanRemoval(mustName(t, "hf:org/name:Q4_0"), false)
@@ -211,10 +234,10 @@ func TestRemoveOneFile(t *testing.T) {
 // TestRemoveIsRefusedDuringAPull: it does not wait.
 func TestRemoveIsRefusedDuringAPull(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	mustPull(t, h, "hf:org/name")
-	unlock, err := h.shareRepo(t.Context(), testRepo)
+	unlock, err := h.shareRepo(t.Context(), hubtest.Repo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,8 +257,8 @@ func TestRemoveIsRefusedDuringAPull(t *testing.T) {
 // TestLinksThatLeadOutOfTheCache: removing a revision takes the link away and leaves what it leads to.
 func TestLinksThatLeadOutOfTheCache(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	p := mustPull(t, h, "hf:org/name")
 	precious := filepath.Join(t.TempDir(), "precious")
 	writeFile(t, precious, []byte("x"))
@@ -243,7 +266,7 @@ func TestLinksThatLeadOutOfTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, all := range []bool{false, true} {
-		r, err := h.PlanRemoval(mustName(t, "hf:org/name@"+testCommit), all)
+		r, err := h.PlanRemoval(mustName(t, "hf:org/name@"+hubtest.Commit), all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,9 +284,9 @@ func TestLinksThatLeadOutOfTheCache(t *testing.T) {
 func TestCacheOfOtherLibraries(t *testing.T) {
 	t.Parallel()
 	h := &Hub{Cache: t.TempDir()}
-	dir := h.snapshot(testRepo, testCommit)
+	dir := h.snapshot(hubtest.Repo, hubtest.Commit)
 	writeFile(t, filepath.Join(dir, "config.json"), []byte("{}"))
-	writeFile(t, h.ref(testRepo, "main"), []byte(testCommit))
+	writeFile(t, h.ref(hubtest.Repo, "main"), []byte(hubtest.Commit))
 	var missing *NotCachedError
 	if _, err := h.Find(mustName(t, "hf:org/name")); !errors.As(err, &missing) {
 		t.Errorf("the configuration alone: %v", err)
@@ -272,7 +295,7 @@ func TestCacheOfOtherLibraries(t *testing.T) {
 	if m, err := h.Find(mustName(t, "hf:org/name")); err != nil || m.Path != dir {
 		t.Errorf("%+v, %v", m, err)
 	}
-	writeFile(t, h.ref(testRepo, "main"), []byte("../../x"))
+	writeFile(t, h.ref(hubtest.Repo, "main"), []byte("../../x"))
 	if _, err := h.Find(mustName(t, "hf:org/name")); err == nil || errors.As(err, &missing) {
 		t.Errorf("a ref that is no commit: %v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pagelight/pagelight/internal/hub/hubtest"
 )
 
 func TestParseName(t *testing.T) {
@@ -20,7 +22,7 @@ func TestParseName(t *testing.T) {
 		"hf://org/name@v2":               {"org/name", "v2", ""},
 		"hf://org/name@v2/sub/a.gguf":    {"org/name", "v2", "sub/a.gguf"},
 		"hf://org/name@v2:a.gguf":        {"org/name", "v2", "a.gguf"},
-		"hf:org/name@" + testCommit:      {"org/name", testCommit, ""},
+		"hf:org/name@" + hubtest.Commit:  {"org/name", hubtest.Commit, ""},
 		"hf://org/name:sub/dir/a-1.gguf": {"org/name", "main", "sub/dir/a-1.gguf"},
 	} {
 		got, err := ParseName(model)
@@ -53,7 +55,7 @@ func FuzzParseName(f *testing.F) {
 			return
 		}
 		h := &Hub{Cache: cache}
-		for _, path := range []string{h.repoDir(n.Repo), h.ref(n.Repo, n.Revision), h.pointer(n.Repo, testCommit, n.File+"x")} {
+		for _, path := range []string{h.repoDir(n.Repo), h.ref(n.Repo, n.Revision), h.pointer(n.Repo, hubtest.Commit, n.File+"x")} {
 			if rel, err := filepath.Rel(cache, path); err != nil || !filepath.IsLocal(rel) {
 				t.Fatalf("%q leads to %s", model, path)
 			}
@@ -63,8 +65,8 @@ func FuzzParseName(f *testing.F) {
 
 // FuzzParseListing: whatever a hub answers, its paths stay inside a snapshot.
 func FuzzParseListing(f *testing.F) {
-	f.Add([]byte(`{"sha":"` + testCommit + `","siblings":[{"rfilename":"a/b","size":1,"blobId":"` + strings.Repeat("a", 40) + `","lfs":{"sha256":"` + strings.Repeat("b", 64) + `","size":2}}]}`))
-	f.Add([]byte(`{"sha":"` + testCommit + `","siblings":[{"rfilename":"../x","size":-1}]}`))
+	f.Add([]byte(`{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"a/b","size":1,"blobId":"` + strings.Repeat("a", 40) + `","lfs":{"sha256":"` + strings.Repeat("b", 64) + `","size":2}}]}`))
+	f.Add([]byte(`{"sha":"` + hubtest.Commit + `","siblings":[{"rfilename":"../x","size":-1}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		l, err := parseListing(raw)
 		if err != nil {
@@ -75,7 +77,7 @@ func FuzzParseListing(f *testing.F) {
 				t.Fatalf("%+v", file)
 			}
 		}
-		_, _ = choose(Name{Repo: testRepo, Revision: "main"}, l.Files)
+		_, _ = choose(Name{Repo: hubtest.Repo, Revision: "main"}, l.Files)
 	})
 }
 

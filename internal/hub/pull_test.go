@@ -16,7 +16,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pagelight/pagelight/internal/hub/hubtest"
 )
+
+// hubOf is a Hub for a server, with a cache of its own, that never waits.
+func hubOf(t testing.TB, f *hubtest.Server) *Hub {
+	t.Helper()
+	return &Hub{Cache: filepath.Join(t.TempDir(), "hub"), Endpoint: f.URL + f.Prefix, UserAgent: "test", Wait: func(time.Duration) {}}
+}
 
 func mustPull(t testing.TB, h *Hub, model string) *Pulled {
 	t.Helper()
@@ -73,19 +81,19 @@ var wanted = []string{"README.md", "config.json", "model.safetensors", "tokenize
 
 func TestPullTakesWhatTheEngineNeedsInTheLayoutOfTheCache(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	p := mustPull(t, h, "hf:org/name")
 	repo := filepath.Join(h.Cache, "models--org--name")
-	if p.Path != filepath.Join(repo, "snapshots", testCommit) || p.Format != FormatSafetensors || p.Commit != testCommit {
+	if p.Path != filepath.Join(repo, "snapshots", hubtest.Commit) || p.Format != FormatSafetensors || p.Commit != hubtest.Commit {
 		t.Errorf("%+v", p)
 	}
-	checkSnapshot(t, p.Path, only(f.files, wanted...))
-	if ref, err := os.ReadFile(filepath.Join(repo, "refs", "main")); err != nil || string(ref) != testCommit {
+	checkSnapshot(t, p.Path, only(f.Files, wanted...))
+	if ref, err := os.ReadFile(filepath.Join(repo, "refs", "main")); err != nil || string(ref) != hubtest.Commit {
 		t.Errorf("refs/main: %q, %v", ref, err)
 	}
 	for name, etag := range map[string]string{
-		"model.safetensors": sha256Of(f.files["model.safetensors"]), "config.json": gitHash(f.files["config.json"]),
+		"model.safetensors": hubtest.SHA256(f.Files["model.safetensors"]), "config.json": hubtest.GitHash(f.Files["config.json"]),
 	} {
 		if to, err := os.Readlink(filepath.Join(p.Path, name)); err != nil || to != filepath.Join("..", "..", "blobs", etag) {
 			t.Errorf("%s leads to %q, %v", name, to, err)
@@ -94,28 +102,28 @@ func TestPullTakesWhatTheEngineNeedsInTheLayoutOfTheCache(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(repo, "blobs", "*"+incomplete)); len(left) > 0 {
 		t.Errorf("left over: %q", left)
 	}
-	asked := f.count("")
+	asked := f.Count("")
 	again := mustPull(t, h, "hf:org/name")
-	if len(again.Fetched) != 0 || f.count("") != asked+1 {
-		t.Errorf("a second pull fetched %v with %d requests", again.Fetched, f.count("")-asked)
+	if len(again.Fetched) != 0 || f.Count("") != asked+1 {
+		t.Errorf("a second pull fetched %v with %d requests", again.Fetched, f.Count("")-asked)
 	}
 	m, err := h.Find(mustName(t, "hf:org/name"))
 	if err != nil || m != p.Model {
 		t.Errorf("Find: %+v, %v; pulled %+v", m, err, p.Model)
 	}
-	if m, err := h.Find(mustName(t, "hf:org/name@"+testCommit)); err != nil || m != p.Model {
+	if m, err := h.Find(mustName(t, "hf:org/name@"+hubtest.Commit)); err != nil || m != p.Model {
 		t.Errorf("Find by commit: %+v, %v", m, err)
 	}
 }
 
 func TestPullOfShardsFollowsTheIndex(t *testing.T) {
 	t.Parallel()
-	files := checkpoint()
+	files := hubtest.Checkpoint()
 	delete(files, "model.safetensors")
-	files["a/part-1.safetensors"], files["part-2.safetensors"], files["unused.safetensors"] = noise(100, 5), noise(200, 6), noise(300, 7)
+	files["a/part-1.safetensors"], files["part-2.safetensors"], files["unused.safetensors"] = hubtest.Noise(100, 5), hubtest.Noise(200, 6), hubtest.Noise(300, 7)
 	files["model.safetensors.index.json"] = []byte(`{"weight_map":{"x":"a/part-1.safetensors","y":"part-2.safetensors","z":"part-2.safetensors"}}`)
-	f := newFakeHub(t, files)
-	h := f.hub(t)
+	f := hubtest.New(t, files)
+	h := hubOf(t, f)
 	p := mustPull(t, h, "hf:org/name")
 	names := append(slices.DeleteFunc(slices.Clone(wanted), func(n string) bool { return n == "model.safetensors" }),
 		"a/part-1.safetensors", "part-2.safetensors", "model.safetensors.index.json")
@@ -139,9 +147,9 @@ func TestPullOfShardsFollowsTheIndex(t *testing.T) {
 // TestInterruptedPullGoesOn: bytes are counted at the storage host.
 func TestInterruptedPullGoesOn(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
-	size := int64(len(f.files["model.safetensors"]))
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
+	size := int64(len(f.Files["model.safetensors"]))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	w := &recorder{advance: func(file File, have int64) {
@@ -155,17 +163,15 @@ func TestInterruptedPullGoesOn(t *testing.T) {
 	if _, err := h.Find(mustName(t, "hf:org/name")); err == nil {
 		t.Error("half a model was found")
 	}
-	part := h.blob(testRepo, sha256Of(f.files["model.safetensors"])) + incomplete
+	part := h.blob(hubtest.Repo, hubtest.SHA256(f.Files["model.safetensors"])) + incomplete
 	st, err := os.Stat(part)
 	if err != nil || st.Size() <= size/2 {
 		t.Fatalf("left over: %v, %v", st, err)
 	}
-	f.mu.Lock()
-	f.sent = map[string]int64{}
-	f.mu.Unlock()
+	f.Forget()
 	p := mustPull(t, h, "hf:org/name")
-	checkSnapshot(t, p.Path, only(f.files, wanted...))
-	if got := f.bytesOf("model.safetensors"); got != size-st.Size() {
+	checkSnapshot(t, p.Path, only(f.Files, wanted...))
+	if got := f.BytesOf("model.safetensors"); got != size-st.Size() {
 		t.Errorf("the second pull was sent %d bytes, want %d", got, size-st.Size())
 	}
 	if len(p.Fetched) != 1 {
@@ -176,9 +182,9 @@ func TestInterruptedPullGoesOn(t *testing.T) {
 // TestDroppedConnectionsAreTakenUp: the storage host ends each connection after a third of the file.
 func TestDroppedConnectionsAreTakenUp(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	content := f.files["model.safetensors"]
-	f.store = func(w http.ResponseWriter, r *http.Request) bool {
+	f := hubtest.New(t, hubtest.Checkpoint())
+	content := f.Files["model.safetensors"]
+	f.Store = func(w http.ResponseWriter, r *http.Request) bool {
 		at := int64(0)
 		if v := r.Header.Get("Range"); v != "" {
 			at, _ = strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(v, "bytes="), "-"), 10, 64)
@@ -194,13 +200,13 @@ func TestDroppedConnectionsAreTakenUp(t *testing.T) {
 		return true
 	}
 	w := &recorder{}
-	h := f.hub(t)
+	h := hubOf(t, f)
 	p, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{Watcher: w})
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkSnapshot(t, p.Path, only(f.files, wanted...))
-	if n := f.count("/storage/"); n < 3 || n > 5 {
+	checkSnapshot(t, p.Path, only(f.Files, wanted...))
+	if n := f.Count("/storage/"); n < 3 || n > 5 {
 		t.Errorf("%d connections to the storage host", n)
 	}
 	if !strings.Contains(w.notes(), "trying again in 1s") {
@@ -210,20 +216,20 @@ func TestDroppedConnectionsAreTakenUp(t *testing.T) {
 
 func TestServerThatIgnoresRangesRestartsTheFile(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	f.noRange = true
-	h := f.hub(t)
-	content := f.files["model.safetensors"]
-	part := h.blob(testRepo, sha256Of(content)) + incomplete
+	f := hubtest.New(t, hubtest.Checkpoint())
+	f.NoRange = true
+	h := hubOf(t, f)
+	content := f.Files["model.safetensors"]
+	part := h.blob(hubtest.Repo, hubtest.SHA256(content)) + incomplete
 	writeFile(t, part, content[:1<<20])
 	w := &recorder{}
 	p, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{Watcher: w})
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkSnapshot(t, p.Path, only(f.files, wanted...))
-	if !strings.Contains(w.notes(), "cannot resume") || f.bytesOf("model.safetensors") != int64(len(content)) {
-		t.Errorf("notes %q, %d bytes", w.notes(), f.bytesOf("model.safetensors"))
+	checkSnapshot(t, p.Path, only(f.Files, wanted...))
+	if !strings.Contains(w.notes(), "cannot resume") || f.BytesOf("model.safetensors") != int64(len(content)) {
+		t.Errorf("notes %q, %d bytes", w.notes(), f.BytesOf("model.safetensors"))
 	}
 }
 
@@ -235,10 +241,10 @@ func TestDamagedBeginningIsFetchedAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeHub(t, checkpoint())
-			h := f.hub(t)
-			writeFile(t, h.blob(testRepo, sha256Of(f.files["model.safetensors"]))+incomplete, left)
-			checkSnapshot(t, mustPull(t, h, "hf:org/name").Path, only(f.files, wanted...))
+			f := hubtest.New(t, hubtest.Checkpoint())
+			h := hubOf(t, f)
+			writeFile(t, h.blob(hubtest.Repo, hubtest.SHA256(f.Files["model.safetensors"]))+incomplete, left)
+			checkSnapshot(t, mustPull(t, h, "hf:org/name").Path, only(f.Files, wanted...))
 		})
 	}
 }
@@ -248,9 +254,9 @@ func TestWrongHashesAreRefused(t *testing.T) {
 	for name, file := range map[string]string{"sha256 of LFS": "model.safetensors", "sha1 of git": "config.json"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFakeHub(t, checkpoint())
-			h := f.hub(t)
-			bad := bytes.Clone(f.files[file])
+			f := hubtest.New(t, hubtest.Checkpoint())
+			h := hubOf(t, f)
+			bad := bytes.Clone(f.Files[file])
 			bad[len(bad)/2] ^= 1
 			lie := func(w http.ResponseWriter, r *http.Request) bool {
 				if !strings.HasSuffix(r.URL.Path, "/"+file) {
@@ -259,20 +265,20 @@ func TestWrongHashesAreRefused(t *testing.T) {
 				_, _ = w.Write(bad)
 				return true
 			}
-			if f.lfs[file] {
-				f.store = lie
+			if f.LFS[file] {
+				f.Store = lie
 			} else {
-				f.resolve = lie
+				f.Resolve = lie
 			}
 			_, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{})
 			var wrong *HashError
 			if !errors.As(err, &wrong) || wrong.File.Path != file {
 				t.Fatalf("got %v", err)
 			}
-			if _, err := os.Stat(h.pointer(testRepo, testCommit, file)); err == nil {
+			if _, err := os.Stat(h.pointer(hubtest.Repo, hubtest.Commit, file)); err == nil {
 				t.Error("the damaged file is in the snapshot")
 			}
-			if st, err := os.Stat(h.blob(testRepo, wrong.File.Etag) + incomplete); err != nil || st.Size() != 0 {
+			if st, err := os.Stat(h.blob(hubtest.Repo, wrong.File.Etag) + incomplete); err != nil || st.Size() != 0 {
 				t.Errorf("of the damaged file remains %v, %v", st, err)
 			}
 			if _, err := h.Find(mustName(t, "hf:org/name")); err == nil {
@@ -284,11 +290,11 @@ func TestWrongHashesAreRefused(t *testing.T) {
 
 func TestVerifyReplacesDamagedFiles(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	mustPull(t, h, "hf:org/name")
-	blob := h.blob(testRepo, sha256Of(f.files["model.safetensors"]))
-	bad := bytes.Clone(f.files["model.safetensors"])
+	blob := h.blob(hubtest.Repo, hubtest.SHA256(f.Files["model.safetensors"]))
+	bad := bytes.Clone(f.Files["model.safetensors"])
 	bad[5] ^= 1
 	writeFile(t, blob, bad)
 	p, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{Verify: true})
@@ -298,14 +304,14 @@ func TestVerifyReplacesDamagedFiles(t *testing.T) {
 	if len(p.Fetched) != 1 || p.Fetched[0].Path != "model.safetensors" {
 		t.Errorf("fetched %v", p.Fetched)
 	}
-	checkSnapshot(t, p.Path, only(f.files, wanted...))
+	checkSnapshot(t, p.Path, only(f.Files, wanted...))
 }
 
 // TestConcurrentPulls share one cache: nothing is damaged, and no file is downloaded twice.
 func TestConcurrentPulls(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	var group sync.WaitGroup
 	for range 6 {
 		group.Go(func() {
@@ -316,9 +322,9 @@ func TestConcurrentPulls(t *testing.T) {
 		})
 	}
 	group.Wait()
-	checkSnapshot(t, h.snapshot(testRepo, testCommit), only(f.files, wanted...))
+	checkSnapshot(t, h.snapshot(hubtest.Repo, hubtest.Commit), only(f.Files, wanted...))
 	for _, name := range wanted {
-		if got, want := f.bytesOf(name), int64(len(f.files[name])); got != want {
+		if got, want := f.BytesOf(name), int64(len(f.Files[name])); got != want {
 			t.Errorf("%s: %d bytes were sent, want %d", name, got, want)
 		}
 	}
@@ -327,10 +333,10 @@ func TestConcurrentPulls(t *testing.T) {
 // TestWithoutSymlinks: files lie in the snapshots themselves.
 func TestWithoutSymlinks(t *testing.T) {
 	t.Parallel()
-	files := checkpoint()
+	files := hubtest.Checkpoint()
 	files["LICENSE"] = files["README.md"] // one blob for two names
-	f := newFakeHub(t, files)
-	h := f.hub(t)
+	f := hubtest.New(t, files)
+	h := hubOf(t, f)
 	h.NoSymlinks = true
 	p := mustPull(t, h, "hf:org/name")
 	checkSnapshot(t, p.Path, only(files, append([]string{"LICENSE"}, wanted...)...))
@@ -344,31 +350,31 @@ func TestWithoutSymlinks(t *testing.T) {
 
 func TestNewCommitSharesBlobs(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	old := mustPull(t, h, "hf:org/name").Path
-	f.commit = strings.Repeat("ab", 20)
-	f.files["config.json"] = []byte(`{"model_type":"llama"}`)
-	before := f.bytesOf("model.safetensors")
+	f.At = strings.Repeat("ab", 20)
+	f.Files["config.json"] = []byte(`{"model_type":"llama"}`)
+	before := f.BytesOf("model.safetensors")
 	p := mustPull(t, h, "hf:org/name")
-	if p.Path == old || f.bytesOf("model.safetensors") != before {
-		t.Errorf("%s, then %s; weights were sent again: %v", old, p.Path, f.bytesOf("model.safetensors") != before)
+	if p.Path == old || f.BytesOf("model.safetensors") != before {
+		t.Errorf("%s, then %s; weights were sent again: %v", old, p.Path, f.BytesOf("model.safetensors") != before)
 	}
 	if m, err := h.Find(mustName(t, "hf:org/name")); err != nil || m.Path != p.Path {
 		t.Errorf("main is %+v, %v", m, err)
 	}
-	if m, err := h.Find(mustName(t, "hf:org/name@"+testCommit)); err != nil || m.Path != old {
+	if m, err := h.Find(mustName(t, "hf:org/name@"+hubtest.Commit)); err != nil || m.Path != old {
 		t.Errorf("the old commit is %+v, %v", m, err)
 	}
 }
 
 func TestRevisionsWithSlashes(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	h := f.hub(t)
+	f := hubtest.New(t, hubtest.Checkpoint())
+	h := hubOf(t, f)
 	mustPull(t, h, "hf:org/name@refs/pr/1")
-	if f.count("/api/models/org/name/revision/refs/pr/1") != 1 {
-		t.Errorf("requests %q", f.requests)
+	if f.Count("/api/models/org/name/revision/refs/pr/1") != 1 {
+		t.Error("the slashes of the revision were not escaped")
 	}
 	if _, err := h.Find(mustName(t, "hf:org/name@refs/pr/1")); err != nil {
 		t.Error(err)
@@ -382,10 +388,10 @@ func TestRevisionsWithSlashes(t *testing.T) {
 // TestStalledConnection: a host that falls silent is asked again.
 func TestStalledConnection(t *testing.T) {
 	t.Parallel()
-	f := newFakeHub(t, checkpoint())
-	content := f.files["model.safetensors"]
+	f := hubtest.New(t, hubtest.Checkpoint())
+	content := f.Files["model.safetensors"]
 	var once sync.Once
-	f.store = func(w http.ResponseWriter, r *http.Request) (done bool) {
+	f.Store = func(w http.ResponseWriter, r *http.Request) (done bool) {
 		once.Do(func() {
 			done = true
 			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
@@ -395,7 +401,7 @@ func TestStalledConnection(t *testing.T) {
 		})
 		return done
 	}
-	h := f.hub(t)
+	h := hubOf(t, f)
 	h.Stall = 200 * time.Millisecond
 	w := &recorder{}
 	if _, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{Watcher: w}); err != nil {
@@ -411,16 +417,16 @@ func TestFullDiskIsToldBeforeTheDownload(t *testing.T) {
 	if _, ok := freeSpace(t.TempDir()); !ok {
 		t.Skip("SKIPPED: this system does not tell how much space is free")
 	}
-	f := newFakeHub(t, checkpoint())
-	f.api = func(w http.ResponseWriter, _ *http.Request) bool {
+	f := hubtest.New(t, hubtest.Checkpoint())
+	f.API = func(w http.ResponseWriter, _ *http.Request) bool {
 		fmt.Fprintf(w, `{"sha":%q,"siblings":[{"rfilename":"config.json","size":1,"blobId":%q},
 			{"rfilename":"model.safetensors","size":1,"lfs":{"sha256":%q,"size":4611686018427387904}}]}`,
-			testCommit, strings.Repeat("a", 40), strings.Repeat("b", 64))
+			hubtest.Commit, strings.Repeat("a", 40), strings.Repeat("b", 64))
 		return true
 	}
-	f.resolve = func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("x")); return true }
-	f.files["config.json"] = []byte("x")
-	h := f.hub(t)
+	f.Resolve = func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("x")); return true }
+	f.Files["config.json"] = []byte("x")
+	h := hubOf(t, f)
 	_, err := h.Pull(t.Context(), mustName(t, "hf:org/name:model.safetensors"), PullOptions{})
 	if err == nil || !strings.Contains(err.Error(), "model.safetensors needs 4.295e+09 GiB more, and "+h.Cache+" has ") {
 		t.Errorf("got %v", err)

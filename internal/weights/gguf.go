@@ -349,6 +349,18 @@ func (s *ggufSource) File(_ context.Context, name string) ([]byte, error) {
 	return s.files[name], nil
 }
 
+// License is what the metadata says of the model's licence, mostly a short name such as apache-2.0; "" when they say nothing.
+func (s *ggufSource) License() string {
+	if len(s.parts) == 0 {
+		return ""
+	}
+	text, err := s.parts[0].kv.text("general.license", "")
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
 func (s *ggufSource) Bytes() int64 { return deviceBytes(s) }
 
 func (s *ggufSource) Close() error {
