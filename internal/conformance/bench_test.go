@@ -15,7 +15,20 @@ import (
 // BenchmarkLinear measures linear layers of ERNIE-4.5-0.3B with the variants that the device uses. The bytes are those of
 // Op.Traffic, so that MB/s is the bandwidth reached; a token of that model is 360.7 million weights.
 func BenchmarkLinear(b *testing.B) {
-	for _, format := range []quant.Format{{Kind: quant.Q4, Group: 32}, {Kind: quant.Q4, Group: 128}, {Kind: quant.Q8, Group: 32}, {Kind: quant.F16}} {
+	for _, format := range []quant.Format{
+		{Kind: quant.Q4, Group: 32},
+		{Kind: quant.Q4, Group: 128},
+		{Kind: quant.Q8, Group: 32},
+		{Kind: quant.F16},
+		{Kind: quant.Q2, Group: 64},
+		{Kind: quant.Q4K, Group: 32},
+		{Kind: quant.Q6K, Group: 16},
+		{Kind: quant.IQ4, Group: 32},
+		{Kind: quant.F8, Group: 128},
+		{Kind: quant.CCQ275, Group: 64},
+		{Kind: quant.CCQ25, Group: 64},
+		{Kind: quant.CCQ2, Group: 64},
+	} {
 		for _, shape := range []struct{ rows, n, k int }{{1, 6144, 1024}, {1, 1024, 3072}, {1, 24576, 1024}, {4, 6144, 1024}, {64, 6144, 1024}} {
 			b.Run(fmt.Sprintf("%v/M%d/N%d/K%d", format, shape.rows, shape.n, shape.k), func(b *testing.B) {
 				benchLinear(b, format, shape.rows, shape.n, shape.k)

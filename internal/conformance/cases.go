@@ -140,13 +140,15 @@ func Cases(level Level) []Case {
 	for _, f := range someFormats() {
 		few := func(b *bench) error { return linearCase(b, f, fewRows) }
 		many := func(b *bench) error { return linearCase(b, f, manyRows) }
-		if !common(f) { // what their own lines are is tried, not again what they share with the others
+		if !common(f) { // what a lib file has of its own is tried, not again what all formats share
 			once := func(b *bench) error { return linearShapes(b, f, libRows) }
 			add("matvec/"+f.String(), &forceMatvec, once)
-			add("matmul_serial_1/"+f.String(), &serialMatvec, once)
-			add("matmul_uniform/"+f.String(), &uniform, func(b *bench) error { return linearShapes(b, f, libRows[:1]) })
-			add("matmul/"+f.String(), &forceMatmul, once)
-			add("matmul_serial/"+f.String(), &serialMatmul, once)
+			if typical(f) {
+				add("matmul_serial_1/"+f.String(), &serialMatvec, once)
+				add("matmul_uniform/"+f.String(), &uniform, func(b *bench) error { return linearShapes(b, f, libRows[:1]) })
+				add("matmul/"+f.String(), &forceMatmul, once)
+				add("matmul_serial/"+f.String(), &serialMatmul, once)
+			}
 			continue
 		}
 		add("matvec/"+f.String(), &forceMatvec, few)

@@ -35,6 +35,15 @@ func someFormats() []quant.Format {
 // common says whether a format is one of those that every variant is tried on.
 func common(f quant.Format) bool { return f.Kind <= quant.Q4 }
 
+// typical says whether a format stands for others that have the same lib file, in kernels that are slow to compile.
+func typical(f quant.Format) bool {
+	switch f.Kind {
+	case quant.Q2, quant.Q4M, quant.Q2K, quant.Q3K, quant.Q4K, quant.Q5K:
+		return false
+	}
+	return f.Group > 8 && (f.Kind != quant.Q3 || f.Group == 32)
+}
+
 // matrix makes a random weight matrix whose products with activations of magnitude 1 have magnitude 1. Codes take all their
 // values; zero points are whole numbers, as the common formats have them, or fractions, as ours may.
 func (b *bench) matrix(f quant.Format, rows, k int) ref.Matrix {
