@@ -3,9 +3,11 @@ package local
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/weights"
 )
@@ -86,5 +88,34 @@ func TestQuantLeavesGGUFBlocks(t *testing.T) {
 		if _, err := src.Rows(t.Context(), name, 3, 11); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestGGUFChats: a file alone is enough for a chat: vocabulary, special tokens and template come from its metadata.
+func TestGGUFChats(t *testing.T) {
+	eng, err := Open(t.Context(), Options{
+		Model: filepath.Join(ggufFiles, "ernie-s-q4_0.gguf"), Device: "cpu", Engine: engine.Config{MaxModelLen: 256},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	prompt, err := eng.RenderChat(t.Context(), []engine.Message{{Role: "user", Content: "1234"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "<|begin_of_sentence|>User: 1234\nAssistant: "; prompt != want {
+		t.Errorf("the prompt is %q, want %q", prompt, want)
+	}
+	ids, err := eng.Tokenize(prompt, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(ids, 4) || slices.Contains(ids, 0) || ids[0] < 500 {
+		t.Errorf("the prompt's ids are %v; want a control token first, digits and nothing unknown", ids)
+	}
+	info := eng.Info()
+	if info.Model != "ernie-s-q4_0" {
+		t.Errorf("the model is called %q", info.Model)
 	}
 }
