@@ -131,7 +131,11 @@ func TestLinearChoosesByRows(t *testing.T) {
 
 // TestStretchesCoverEachRowOnce also holds them to what matmul_uniform needs: whole groups of tokens, inside one binding.
 func TestStretchesCoverEachRowOnce(t *testing.T) {
-	for _, chunk := range []int{4, 8, 16, 40, 2048} {
+	chunks := []int{4, 2048}
+	for chunk := uniformTokens; chunk <= 320; chunk += uniformTokens {
+		chunks = append(chunks, chunk)
+	}
+	for _, chunk := range chunks {
 		for rows := 1; rows <= 300; rows++ {
 			next := 0
 			for _, st := range stretches(rows, chunk) {

@@ -46,16 +46,3 @@ func F32ToF8(f float32) byte {
 	bits += 0x7FFFF + bits>>20&1 // a carry moves into the exponent, as it should
 	return sign | byte(bits>>20)
 }
-
-// F8NaN is the place of the first code in words that is a NaN, or -1. Kernels do not know NaNs among weights: who reads F8 from
-// elsewhere refuses it.
-func F8NaN(words []uint32) int {
-	for i, word := range words {
-		for j := range 4 {
-			if word>>(8*j)&0x7F == 0x7F {
-				return 4*i + j
-			}
-		}
-	}
-	return -1
-}

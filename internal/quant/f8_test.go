@@ -60,14 +60,3 @@ func TestF32ToF8(t *testing.T) {
 		t.Errorf("a NaN has code %#02x", got)
 	}
 }
-
-func TestF8NaN(t *testing.T) {
-	for _, c := range []struct {
-		words []uint32
-		want  int
-	}{{nil, -1}, {[]uint32{0x7E7EFEFE, 0x0000FF00}, 5}, {[]uint32{0x7E7EFEFE, 0x7F000000}, 7}, {[]uint32{0x7E7EFEFE}, -1}} {
-		if got := F8NaN(c.words); got != c.want {
-			t.Errorf("F8NaN(%08x) = %d, want %d", c.words, got, c.want)
-		}
-	}
-}
