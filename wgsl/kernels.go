@@ -35,7 +35,7 @@ func WeightLib(layout string) string { return "lib_weight_" + layout }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_topk",
+		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_serial_rows", "lib_topk",
 		"lib_weight_bf16", "lib_weight_ccq2", "lib_weight_ccq25", "lib_weight_ccq275", "lib_weight_f16", "lib_weight_f32", "lib_weight_f8",
 		"lib_weight_iq4", "lib_weight_q4", "lib_weight_q8", "lib_weight_runs",
 	}
@@ -61,8 +61,9 @@ func bindings(names ...string) []Binding {
 // Kernels lists every kernel.
 func Kernels() []Kernel {
 	linear := bindings("x", "w", "scales", "bias", "y!")
+	experts := bindings("x", "groups", "w", "scales", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
-	dot, kv, topk, serial := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}, []string{"lib_matmul_serial"}
+	dot, kv, topk, serial := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}, []string{"lib_matmul_serial", "lib_serial_rows"}
 	return []Kernel{
 		{
 			Name: "embed", Bindings: bindings("tokens", "w", "scales", "x!"),
@@ -121,6 +122,18 @@ func Kernels() []Kernel {
 		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},
 		{Name: "gather_columns", Bindings: bindings("order", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherColumns"},
+		{Name: "moe_route", Bindings: bindings("logits", "bias", "chosen!", "shares!"), Tuning: []string{"WG"}, Ref: "Route"},
+		{Name: "moe_group", Bindings: bindings("chosen", "groups!"), Tuning: []string{"WG", "TILE"}, Ref: "GroupExperts"},
+		{
+			Name: "moe_matvec", Bindings: bindings("x", "chosen", "w", "scales", "y!"), Tuning: []string{"WG", "LANES", "WIDE"},
+			Libs: dot, Weights: true, Ref: "Experts",
+		},
+		{Name: "moe_matmul", Bindings: experts, Weights: true, Ref: "Experts"},
+		{
+			Name: "moe_serial", Bindings: experts, Tuning: []string{"WG", "TILE", "WIDE"},
+			Libs: []string{"lib_serial_rows"}, Weights: true, Serial: true, Ref: "Experts",
+		},
+		{Name: "moe_combine", Bindings: bindings("shares", "parts", "y!"), Tuning: []string{"WG"}, Ref: "CombineExperts"},
 		{Name: "argmax_partial", Bindings: bindings("logits", "partial!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{Name: "argmax_reduce", Bindings: bindings("partial", "ids!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{

@@ -12,7 +12,7 @@
 // Traffic  reads w and scales ceil(M/TOKENS) times and 4*M*K bytes of x, writes 4*M*N.
 // Storage  no workgroup memory.
 // Numerics f32 sums in the order of K; scales that a lib_weight file leaves to the end multiply sums, not weights.
-// Needs    a lib_weight file and lib_matmul_serial, appended by wgsl.Source; nothing beyond the portable subset.
+// Needs    a lib_weight file, lib_matmul_serial and lib_serial_rows, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, Matmul.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.

@@ -48,7 +48,15 @@ func TestLogitsOfGoldens(t *testing.T) {
 		golden, kv string
 		vocab      int
 		within     float64
-	}{{"ernie", "f32", 640, 5e-4}, {"ernie", "f16", 640, 1e-2}, {"ernie-bias-untied", "f32", 515, 5e-4}} {
+	}{
+		{"ernie", "f32", 640, 5e-4},
+		{"ernie", "f16", 640, 1e-2},
+		{"ernie-bias-untied", "f32", 515, 5e-4},
+		{"ernie-moe", "f32", 512, 5e-4},
+		{"llama", "f32", 512, 5e-4},
+		{"qwen2", "f32", 512, 5e-4},
+		{"qwen3", "f32", 512, 5e-4},
+	} {
 		t.Run(c.golden+" "+c.kv, func(t *testing.T) {
 			dir := filepath.Join("../../internal/model/testdata", c.golden)
 			out := filepath.Join(t.TempDir(), "out.safetensors")

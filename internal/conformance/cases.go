@@ -90,13 +90,13 @@ func Run(ctx context.Context, dev gpu.Device, level Level, report func(Result, e
 
 // The choices of variants that cases force.
 var (
-	forceMatvec  = kernels.Tuning{MatmulRows: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	forceMatvec  = kernels.Tuning{MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
 	forceMatmul  = kernels.Tuning{MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
 	forceStrides = kernels.Tuning{MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
-	serialMatvec = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
+	serialMatvec = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
 	serialMatmul = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
 	serialParts  = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
-	serialBoth   = kernels.Tuning{BarrierFree: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
+	serialBoth   = kernels.Tuning{BarrierFree: true, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
 	uniform      = kernels.Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
 	onePipeline  = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 )
@@ -125,6 +125,9 @@ func Cases(level Level) []Case {
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
 		add("gather_columns", nil, gatherColumnsCase)
+		add("moe_route", nil, routeCase)
+		add("experts/q4g32", nil, func(b *bench) error { return expertsCase(b, q4, expertShapes[2:]) })
+		add("moe_combine", nil, combineCase)
 		add("argmax", nil, argmaxCase)
 		add("topk", nil, topKCase)
 		return list
@@ -182,6 +185,18 @@ func Cases(level Level) []Case {
 	add("silu_mul", nil, siluMulCase)
 	add("gather_rows", nil, gatherRowsCase)
 	add("gather_columns", nil, gatherColumnsCase)
+	add("moe_route", nil, routeCase)
+	for _, f := range expertFormats() {
+		all := func(b *bench) error { return expertsCase(b, f, expertShapes) }
+		add("moe_matvec/"+f.String(), &forceMatvec, all)
+		add("moe_matmul/"+f.String(), &forceMatmul, all)
+		add("moe_serial_1/"+f.String(), &serialMatvec, all)
+		add("moe_serial/"+f.String(), &serialMatmul, all)
+	}
+	add("experts/mixed_parts", nil, func(b *bench) error {
+		return expertsMixedParts(b, quant.Format{Kind: quant.Q4, Group: 32}, quant.Format{Kind: quant.BF16}, quant.Format{Kind: quant.Q8, Group: 64})
+	})
+	add("moe_combine", nil, combineCase)
 	add("argmax", nil, argmaxCase)
 	add("topk", &forceMatmul, topKCase)
 	add("topk/race", &forceMatmul, topKRaceCase)
@@ -201,6 +216,9 @@ func Cases(level Level) []Case {
 			add(t.name+"/attention/"+kv.String(), t.tuning, func(b *bench) error { return sameAttention(b, kv, 64) })
 		}
 		add(t.name+"/rms_norm", t.tuning, sameNorm)
+		for _, f := range []quant.Format{{Kind: quant.BF16}, {Kind: quant.Q4, Group: 32}, {Kind: quant.Q6K, Group: 16}} {
+			add(t.name+"/experts/"+f.String(), t.tuning, func(b *bench) error { return sameExperts(b, f) })
+		}
 	}
 	for _, f := range []quant.Format{{Kind: quant.F16}, {Kind: quant.Q8, Group: 32}, {Kind: quant.Q4, Group: 32}} { // slow to compile in browsers
 		add("deterministic_uniform/linear/"+f.String(), &uniform, func(b *bench) error { return sameLinear(b, f) })

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"maps"
+	"strings"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
@@ -23,7 +24,11 @@ func Variants() ([]gpu.PipelineDesc, error) {
 	for _, k := range wgsl.Kernels() {
 		var formats []*quant.Format
 		if k.Weights {
-			for _, f := range someFormats() {
+			list := someFormats()
+			if strings.HasPrefix(k.Name, "moe_") {
+				list = expertFormats()
+			}
+			for _, f := range list {
 				formats = append(formats, &f)
 			}
 		} else {
@@ -49,6 +54,20 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			list = append(list, wgsl.Consts{"ROWS_M": 1, "WIDE": wide}, wgsl.Consts{"ROWS_M": 4, "WIDE": wide})
 		}
 		return list
+	case "moe_matvec":
+		var list []wgsl.Consts
+		for _, wide := range kernels.Widths(*f) {
+			list = append(list, wgsl.Consts{"WIDE": wide})
+		}
+		return list
+	case "moe_serial":
+		var list []wgsl.Consts
+		for _, wide := range kernels.Widths(*f) {
+			list = append(list, wgsl.Consts{"TILE": 1, "WIDE": wide}, wgsl.Consts{"TILE": 4, "WIDE": wide})
+		}
+		return list
+	case "moe_group":
+		return []wgsl.Consts{{"TILE": 32}, {"TILE": 4}}
 	case "matmul_uniform":
 		var list []wgsl.Consts
 		for _, tokens := range []uint32{1, 4, 8} {

@@ -15,6 +15,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -70,6 +71,8 @@ type Tuning struct {
 	UniformX bool
 	// MatmulRows is the least number of rows for which Linear takes the kernel for many instead of that for few.
 	MatmulRows int
+	// GroupPairs is the least number of rows that are sent to an expert on average for which ExpertLinear groups them by expert.
+	GroupPairs int
 	// PrefillRows is the least number of rows for which Attention takes the prefill kernel. The serial kernel serves both.
 	PrefillRows int
 	// SerialPart is the most positions that one invocation of the serial attention walks over, a multiple of 4; 0 is what
@@ -89,14 +92,14 @@ type Tuning struct {
 func TuningFor(info gpu.Info) Tuning {
 	if info.Kind == gpu.KindCPU {
 		// Its kernels have one way to compute, whatever the name.
-		return Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: MaxPositions}
+		return Tuning{BarrierFree: true, MatmulRows: 1, GroupPairs: math.MaxInt32, PrefillRows: 1, Workgroups: 1, SerialPart: MaxPositions}
 	}
 	if info.BarrierFree {
 		// Measured on llvmpipe only; SwiftShader takes seconds to compile eight tokens at a time.
 		uniform := info.Vendor == "mesa"
-		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
+		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 17, PrefillRows: 65, Workgroups: 1024}
+	return Tuning{MatmulRows: 17, GroupPairs: 4, PrefillRows: 65, Workgroups: 1024}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.

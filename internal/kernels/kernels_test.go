@@ -22,6 +22,8 @@ var paramsOf = map[string]any{
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
+	"moe_route": routeParams{}, "moe_group": groupParams{}, "moe_matvec": expertParams{}, "moe_matmul": expertParams{},
+	"moe_serial": expertParams{}, "moe_combine": combineParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
 	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }
@@ -304,7 +306,19 @@ func TestFaultyArguments(t *testing.T) {
 		_, err := s.Attention(a)
 		return err
 	}
+	experts := func(change func(*ExpertLinearArgs)) error {
+		a := ExpertLinearArgs{
+			Rows: 2, Experts: 4, TopK: 2, X: f.buffer(16), Y: f.buffer(8), YStride: 4, Chosen: f.buffer(4), Groups: f.buffer(GroupWords(2, 4, 2)),
+			W: Weight{Rows: 8, K: 8, Parts: []Part{{Rows: 8, Data: f.buffer(64)}}}, Step: gpu.Binding{Buffer: f.buffer(4)},
+		}
+		change(&a)
+		_, err := s.ExpertLinear(a)
+		return err
+	}
 	q4 := quant.Format{Kind: quant.Q4, Group: 16}
+	if err := experts(func(*ExpertLinearArgs) {}); err != nil {
+		t.Error(err)
+	}
 	for want, err := range map[string]error{
 		"":                                 linear(func(*LinearArgs) {}),
 		"kernels: linear: X is missing":    linear(func(a *LinearArgs) { a.X = nil }),
@@ -317,6 +331,15 @@ func TestFaultyArguments(t *testing.T) {
 		"data of part 0 (padded to 16 bytes) has 124 bytes":   linear(func(a *LinearArgs) { a.W.Parts[0].Data = f.buffer(31) }),
 		"Step needs 16 bytes at an":                           linear(func(a *LinearArgs) { a.Step.Offset = 8 }),
 		"x and y are one buffer, and one of them is written":  linear(func(a *LinearArgs) { a.Y = a.X }),
+		"experts: TopK is 5, want 1 to 4":                     experts(func(a *ExpertLinearArgs) { a.TopK = 5 }),
+		"experts: 513 experts, want 1 to 512":                 experts(func(a *ExpertLinearArgs) { a.Experts = 513 }),
+		"the weight has 8 rows, no multiple of 3 experts":     experts(func(a *ExpertLinearArgs) { a.Experts = 3 }),
+		"part 0 has 3 rows, which do not end with an expert": experts(func(a *ExpertLinearArgs) {
+			a.W.Parts = []Part{{Rows: 3, Data: f.buffer(24)}, {Row0: 3, Rows: 5, Data: f.buffer(40)}}
+		}),
+		"experts: XStride is 8 and XSlot 8 for 2 slots of 8":  experts(func(a *ExpertLinearArgs) { a.XSlot = 8 }),
+		"experts: columns 1 to 5 do not fit into YStride 4":   experts(func(a *ExpertLinearArgs) { a.YOffset = 1 }),
+		"experts: Groups has 24 bytes":                        experts(func(a *ExpertLinearArgs) { a.Groups = f.buffer(6) }),
 		"attention: 3 heads cannot share 2 KV heads":          attention(func(a *AttentionArgs) { a.Heads, a.KVHeads = 3, 2 }),
 		"attention: head dimension 24 is not a multiple of":   attention(func(a *AttentionArgs) { a.HeadDim = 24 }),
 		"KCache has 1024 bytes and VCache 1000, a block has":  attention(func(a *AttentionArgs) { a.VCache = f.buffer(250) }),

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
@@ -83,6 +84,7 @@ type activations struct {
 	last       gpu.Buffer // [MaxLogits, hidden]: rows that want logits
 	lastNormed gpu.Buffer // [MaxLogits, hidden]
 
+	mixture mixture            // of models with experts
 	ordered map[int]gpu.Buffer // [rows, K] by K: inputs in the order of a matrix's columns
 }
 
@@ -108,6 +110,8 @@ func (b *builder) build(w *Weights, c *Cache) {
 	switch b.cfg.Architecture {
 	case "ernie4_5":
 		b.ernie45(w, c)
+	case "ernie4_5_moe":
+		b.ernie45MoE(w, c)
 	case "llama":
 		b.llama(w, c)
 	case "qwen2":
@@ -139,8 +143,8 @@ func (b *builder) buffersBetween() {
 	b.h = b.input("h", b.MaxTokens, cfg.HiddenSize)
 	b.qkv = b.scratch("qkv", b.MaxTokens*b.qkvStride())
 	b.attn = b.input("attn", b.MaxTokens, q)
-	b.gateUp = b.scratch("gate_up", b.MaxTokens*2*widest(cfg))
-	b.act = b.input("act", b.MaxTokens, widest(cfg))
+	b.gateUp = b.scratch("gate_up", b.MaxTokens*2*slices.Max(widths(cfg)))
+	b.act = b.buffer("act", inputBytes(b.MaxTokens, widths(cfg)...), inputUsage)
 	b.last = b.scratch("last", b.MaxLogits*cfg.HiddenSize)
 	b.lastNormed = b.input("last_normed", b.MaxLogits, cfg.HiddenSize)
 	b.Logits = b.scratch("logits", b.MaxLogits*cfg.VocabSize)
@@ -149,10 +153,8 @@ func (b *builder) buffersBetween() {
 	b.Top = b.scratch("top", 2*TopK*b.MaxLogits)
 	b.TopSums = b.scratch("top_sums", 2*b.MaxLogits)
 	b.ordered = map[int]gpu.Buffer{}
+	b.mixtureBuffers()
 }
-
-// widest is the width of the widest MLP.
-func widest(cfg *weights.Config) int { return cfg.IntermediateSize }
 
 // inputs makes the buffers that the host writes.
 func (b *builder) inputs() {
@@ -179,9 +181,10 @@ func (b *builder) scratch(label string, n int) gpu.Buffer {
 
 // input is an activation buffer of rows rows of n f32 that linear layers read, some of them as a uniform.
 func (b *builder) input(label string, rows, n int) gpu.Buffer {
-	size := 4 * int64(kernels.InputRows(rows, n)) * int64(n)
-	return b.buffer(label, size, gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopySrc|gpu.UsageCopyDst)
+	return b.buffer(label, inputBytes(rows, n), inputUsage)
 }
+
+const inputUsage = gpu.UsageStorage | gpu.UsageUniform | gpu.UsageCopySrc | gpu.UsageCopyDst
 
 func (b *builder) buffer(label string, size int64, usage gpu.Usage) gpu.Buffer {
 	if b.err != nil {

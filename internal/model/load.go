@@ -40,6 +40,11 @@ type part struct {
 // matrix loads the named matrices, which share K, stacked one below the other. The stack is cut into parts where the
 // format changes and where a part would exceed what one binding of the device can show.
 func (l *loader) matrix(ctx context.Context, names ...string) (kernels.Weight, error) {
+	return l.stack(ctx, 1, names...)
+}
+
+// stack is matrix with parts that are cut at multiples of every rows only.
+func (l *loader) stack(ctx context.Context, every int, names ...string) (kernels.Weight, error) {
 	var w kernels.Weight
 	var parts []*part
 	limit := min(l.dev.Limits().MaxStorageBinding, l.dev.Limits().MaxBufferSize)
@@ -52,10 +57,11 @@ func (l *loader) matrix(ctx context.Context, names ...string) (kernels.Weight, e
 			return w, fmt.Errorf("model: %s has %d columns, %s has %d", name, info.K, names[0], w.K)
 		}
 		w.K = info.K
-		perPart := int(limit / int64(info.Format.RowBytes(info.K)))
-		if perPart < 1 {
-			return w, fmt.Errorf("model: one row of %s has %d bytes, a binding of this device shows %d", name, info.Format.RowBytes(info.K), limit)
+		bytes := int64(every) * int64(max(info.Format.RowBytes(info.K), info.Format.ScaleBytes(info.K)))
+		if bytes > limit {
+			return w, fmt.Errorf("model: %d rows of %s have %d bytes, a binding of this device shows %d", every, name, bytes, limit)
 		}
+		perPart := int(limit/bytes) * every
 		for lo := 0; lo < info.Rows; {
 			p := last(parts)
 			if p == nil || p.Format != info.Format || p.Rows == perPart {

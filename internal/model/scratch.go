@@ -11,8 +11,7 @@ import (
 // has to show.
 func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	q, kv := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim
-	perToken := []int{cfg.HiddenSize, q + 2*kv, 2 * widest(cfg), 4} // x, qkv, gate_up, tokens
-	inputs := []int{cfg.HiddenSize, q, widest(cfg)}                 // h, attn, act
+	perToken := []int{cfg.HiddenSize, q + 2*kv, 2 * slices.Max(widths(cfg)), 4} // x, qkv, gate_up, tokens
 	// last, logits, ids, draws, top, top_sums, logit_rows
 	perLogits := []int{cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2, 1}
 	add := func(size int64) {
@@ -22,16 +21,21 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	for _, n := range perToken {
 		add(4 * int64(n) * int64(s.MaxTokens))
 	}
-	for _, n := range inputs {
-		add(4 * int64(n) * int64(kernels.InputRows(s.MaxTokens, n)))
-	}
+	add(inputBytes(s.MaxTokens, cfg.HiddenSize)) // h
+	add(inputBytes(s.MaxTokens, q))              // attn
+	add(inputBytes(s.MaxTokens, widths(cfg)...)) // act
 	for _, n := range perLogits {
 		add(4 * int64(n) * int64(s.MaxLogits))
 	}
-	add(4 * int64(cfg.HiddenSize) * int64(kernels.InputRows(s.MaxLogits, cfg.HiddenSize))) // last_normed
+	add(inputBytes(s.MaxLogits, cfg.HiddenSize)) // last_normed
+	if cfg.MoE != nil {
+		for _, n := range mixtureWords(cfg, s.MaxTokens) {
+			add(4 * int64(n))
+		}
+	}
 	if cfg.Reordered {
 		for _, k := range orderedWidths(cfg) {
-			add(4 * int64(k) * int64(kernels.InputRows(max(s.MaxTokens, s.MaxLogits), k)))
+			add(inputBytes(max(s.MaxTokens, s.MaxLogits), k))
 		}
 	}
 	add(2 * StepSlot)
@@ -40,9 +44,25 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	return sum, largest
 }
 
+// inputBytes is the size of a buffer that linear layers read rows rows of, of any of the given widths.
+func inputBytes(rows int, widths ...int) (size int64) {
+	for _, n := range widths {
+		size = max(size, 4*int64(n)*int64(kernels.InputRows(rows, n)))
+	}
+	return size
+}
+
+// widths are those of the MLPs.
+func widths(cfg *weights.Config) []int {
+	if cfg.MoE != nil && cfg.MoE.SharedExpertSize > 0 {
+		return []int{cfg.IntermediateSize, cfg.MoE.SharedExpertSize}
+	}
+	return []int{cfg.IntermediateSize}
+}
+
 // orderedWidths are the widths of all inputs of linear layers, which may have to be put in the order of a matrix's columns.
 func orderedWidths(cfg *weights.Config) []int {
-	widths := []int{cfg.HiddenSize, cfg.NumHeads * cfg.HeadDim, widest(cfg)}
-	slices.Sort(widths)
-	return slices.Compact(widths)
+	all := append(widths(cfg), cfg.HiddenSize, cfg.NumHeads*cfg.HeadDim)
+	slices.Sort(all)
+	return slices.Compact(all)
 }

@@ -36,6 +36,7 @@ type LayerWeights struct {
 	O            Linear     // [hidden, heads*headDim]
 	PostNorm     gpu.Buffer // [hidden] f32
 	MLP          MLP        // of layers that are no mixture of experts
+	Experts      *Experts   // of those that are, else nil
 }
 
 // MLP is a SwiGLU layer.
@@ -101,7 +102,11 @@ func (l *loader) layer(ctx context.Context, index int) (w LayerWeights, err erro
 	}
 	vector(&w.PostNorm, "post_attention_layernorm")
 	if err == nil {
-		w.MLP, err = l.mlp(ctx, p+"mlp.")
+		if c.Sparse(index) {
+			w.Experts, err = l.experts(ctx, p+"mlp.")
+		} else {
+			w.MLP, err = l.mlp(ctx, p+"mlp.")
+		}
 	}
 	return w, err
 }

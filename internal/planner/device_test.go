@@ -72,6 +72,13 @@ func TestPlanIsWhatTheRunnerAllocates(t *testing.T) {
 		{"ernie", hardware, gpu.DefaultLimits, quant.KVF16, false, 0, 3, 48, 4 << 20},
 		{"ernie-bias-untied", serial, gpu.DefaultLimits, quant.KVI8, false, 0, 2, 16, 64 << 20},
 		{"ernie-bias-untied", hardware, gpu.DefaultLimits, quant.KVF16, true, 17, 5, 70, 64 << 20},
+		{"ernie-moe", serial, gpu.DefaultLimits, quant.KVF16, false, 0, 2, 64, 64 << 20},
+		{"ernie-moe", software, gpu.DefaultLimits, quant.KVF16, false, 100, 2, 1, 64 << 20},
+		{"ernie-moe", hardware, gpu.DefaultLimits, quant.KVF32, false, 0, 4, 512, 64 << 20},
+		{"ernie-moe", hardware, gpu.DefaultLimits, quant.KVI8, true, 0, 4, 100, 64 << 20},
+		{"llama", software, gpu.DefaultLimits, quant.KVF16, false, 0, 3, 50, 64 << 20},
+		{"qwen2", serial, gpu.DefaultLimits, quant.KVF16, false, 0, 3, 50, 64 << 20},
+		{"qwen3", hardware, gpu.DefaultLimits, quant.KVF16, false, 0, 3, 50, 64 << 20},
 	} {
 		t.Run(fmt.Sprintf("%d %s", i, c.model), func(t *testing.T) {
 			inner, err := cpu.Open(cpu.Options{})

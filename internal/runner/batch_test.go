@@ -53,7 +53,7 @@ func planOf(seqs []*sched.Sequence, lengths []int) *sched.Plan {
 // random chunks of random sequences in random order, with other blocks. Every row of logits must have the same bits.
 func TestStepsOfAnyShapeGiveTheSameBits(t *testing.T) {
 	for name, openDevice := range devices(t) {
-		for _, model := range []string{"ernie", "ernie-bias-untied"} {
+		for _, model := range []string{"ernie", "ernie-bias-untied", "ernie-moe", "qwen3"} {
 			for _, kv := range quant.KVTypes() {
 				t.Run(fmt.Sprintf("%s/%s/%v", name, model, kv), func(t *testing.T) {
 					dev := openDevice()
@@ -256,12 +256,12 @@ func longContext(t *testing.T, r *Runner) map[int][]float32 {
 
 // TestStepAllocatesNothing decodes several sequences across the edges of blocks.
 func TestStepAllocatesNothing(t *testing.T) {
-	for _, name := range []string{"cpu", "gpu"} {
-		t.Run(name, func(t *testing.T) {
-			dev := devices(t)[name]()
+	for _, c := range [][2]string{{"cpu", "ernie"}, {"gpu", "ernie"}, {"cpu", "ernie-moe"}, {"gpu", "ernie-moe"}} {
+		t.Run(c[0]+"/"+c[1], func(t *testing.T) {
+			dev := devices(t)[c[0]]()
 			defer dev.Close()
 			const n, length = 5, 256
-			r := openGolden(t, dev, "ernie", 0, Config{KV: quant.KVF16, MaxModelLen: length, MaxTokens: 8, MaxLogits: 8, MaxSeqs: 8})
+			r := openGolden(t, dev, c[1], 0, Config{KV: quant.KVF16, MaxModelLen: length, MaxTokens: 8, MaxLogits: 8, MaxSeqs: 8})
 			seqs := sequences(n, length)
 			tables := make([]kvcache.Table, n)
 			for s, q := range seqs {

@@ -169,7 +169,6 @@ func TestLayoutsGiveLogits(t *testing.T) {
 		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 4, Group: 16, Sym: true, Spread: true}},
 		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 8, Group: 64}},
 		{Method: "int-quantized", Options: checkpointtest.Options{Bits: 8, Sym: true}},
-		{Method: "gptq", Options: checkpointtest.Options{Bits: 3, Group: 64, Spread: true}},
 		{Method: "fp8", Options: checkpointtest.Options{Bits: 8, Group: 128}},
 	} {
 		for _, device := range []string{"cpu", "gpu"} {

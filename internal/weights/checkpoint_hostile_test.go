@@ -313,7 +313,7 @@ func TestLoadingTakesLittleMemory(t *testing.T) {
 }
 
 // hollow writes a checkpoint whose tensors are all zeros, but for the groups of columns, and gives its size.
-func hollow(t testing.TB, dir string, c *weights.Config, l checkpointtest.Layout) int64 {
+func hollow(t *testing.T, dir string, c *weights.Config, l checkpointtest.Layout) int64 {
 	t.Helper()
 	var tensors []checkpointtest.Tensor
 	for _, s := range weights.Tensors(c) {
@@ -360,40 +360,4 @@ func hollow(t testing.TB, dir string, c *weights.Config, l checkpointtest.Layout
 		}
 	}
 	return int64(len(fsys["model.safetensors"].Data))
-}
-
-// BenchmarkUnpack reads a matrix of 16 million weights; the bytes are those on the device.
-func BenchmarkUnpack(b *testing.B) {
-	c := &weights.Config{
-		HiddenSize: 4096, IntermediateSize: 4096, NumLayers: 1, NumHeads: 32, NumKVHeads: 8, HeadDim: 128, VocabSize: 256,
-		MaxPositions: 4096, RMSNormEps: 1e-5, RopeTheta: 500000, TieEmbeddings: true, EOS: []int32{2}, BOS: 1,
-	}
-	for _, l := range []checkpointtest.Layout{
-		{Method: "awq", Options: checkpointtest.Options{Bits: 4, Group: 128}},
-		{Method: "gptq", Options: checkpointtest.Options{Bits: 4, Group: 128, Spread: true}},
-		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 4, Group: 128}},
-	} {
-		b.Run(l.Method, func(b *testing.B) {
-			dir := b.TempDir()
-			hollow(b, dir, c, l)
-			src, err := weights.OpenDir(dir)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer func() { _ = src.Close() }() // only read
-			const name = "model.layers.0.mlp.up_proj.weight"
-			info, err := src.Info(name)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.SetBytes(int64(info.Rows * info.Format.RowBytes(info.K)))
-			for b.Loop() {
-				for lo, hi := range weights.Pieces(src, name, info, 4<<20) {
-					if _, err := src.Rows(b.Context(), name, lo, hi); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-		})
-	}
 }

@@ -118,6 +118,9 @@ func openDir(fsys fs.FS, at, name string) (_ Source, err error) {
 	if err := Check(d); err != nil {
 		return nil, err
 	}
+	for _, p := range d.packed {
+		d.cfg.Reordered = d.cfg.Reordered || p.m.shuffled
+	}
 	return d, nil
 }
 

@@ -34,11 +34,6 @@ func layouts() []checkpointtest.Layout {
 		}
 	}
 	add("awq", 4, 64, true, false)
-	add("gptq", 2, 64, false, false)
-	add("gptq", 2, 32, true, true)
-	add("gptq", 3, 64, false, false)
-	add("gptq_v2", 3, 128, false, false)
-	add("gptq", 3, 64, false, true)
 	add("fp8", 8, 32, true, false)
 	add("fp8", 8, 64, true, false)
 	add("fp8", 8, 128, true, false)
@@ -120,11 +115,6 @@ func weightOf(kind quant.Kind, data []byte, i int, scale uint32) float32 {
 		return (float32(data[i/2]>>(i%2*4)&15) - z) * s
 	case quant.Q8:
 		return (float32(data[i]) - z) * s
-	case quant.Q2:
-		return (float32(data[i/4]>>(i%4*2)&3) - z) * s
-	case quant.Q3:
-		run, at := data[i/32*12:], i%32
-		return (float32(run[at/4]>>(at%4*2)&3+run[8+at/8]>>(at%8)&1*4) - z) * s
 	case quant.F8:
 		return checkpointtest.E4M3(data[i]) * math.Float32frombits(scale)
 	}

@@ -21,8 +21,8 @@ const stripRows = 32
 type unpacker struct {
 	strip  int // bytes of codes to read at a time, 0: stripBytes
 	m      *packedMatrix
-	from   []codePlace // where each column's code lies in a row, nil: in order
-	groups []int32     // the stored group of each of the device's
+	order  []int32 // of the columns, nil: their own
+	groups []int32 // the stored group of each of the device's
 
 	lo, hi int       // rows of the strip
 	codes  []byte    // as the file has them: lines of the strip, or rows
@@ -30,18 +30,6 @@ type unpacker struct {
 	zeros  []uint8   // likewise
 	raw    []byte    // what was read to make them
 	most   float32   // largest magnitude of the matrix's scales, 0 until it is needed
-}
-
-// codePlace is a code in a row of words. One of 3 bits may go on in the next word.
-type codePlace struct {
-	word  int32
-	shift uint8
-}
-
-// place is where the code of an input lies.
-func (c *codes) place(input int) codePlace {
-	bit := input * c.bits
-	return codePlace{word: int32(bit / 32), shift: uint8(bit % 32)}
 }
 
 // rows writes the rows lo to hi-1 of m.
@@ -81,9 +69,7 @@ func (u *unpacker) use(m *packedMatrix) error {
 		if err != nil {
 			return err
 		}
-		for _, i := range c.order {
-			u.from = append(u.from, m.codes.place(int(i)))
-		}
+		u.order = c.order
 		for g, n := range c.counts {
 			for range n / step {
 				u.groups = append(u.groups, int32(g))
@@ -91,11 +77,6 @@ func (u *unpacker) use(m *packedMatrix) error {
 		}
 		if len(u.groups)*step != m.k {
 			return m.errorf(*m.index, "g_idx", "changed while it was in use")
-		}
-	}
-	if u.from == nil && m.format.Kind == quant.Q3 {
-		for i := range m.k {
-			u.from = append(u.from, m.codes.place(i))
 		}
 	}
 	u.m = m
@@ -257,13 +238,17 @@ func (u *unpacker) readZeros(ctx context.Context) (err error) {
 	z, groups, rows := &u.m.zeros, u.m.scales.groups, u.m.rows
 	n := u.hi - u.lo
 	u.zeros = growTo(u.zeros, n*groups)
-	first, last := u.lo*z.bits/32, (u.hi*z.bits+31)/32 // words of the strip's outputs
+	per := 1
+	if z.bits > 0 {
+		per = 32 / z.bits
+	}
+	whole := (u.hi + per - 1) / per // words of the outputs up to the strip's end
 	switch z.layout {
 	case zeroSame:
 	case zeroAcross, zeroByGroup:
-		u.raw, err = readLines(ctx, z.t, u.raw, groups, rows*z.bits/8, 4*first, 4*last)
+		u.raw, err = readLines(ctx, z.t, u.raw, groups, rows/per*4, u.lo/per*4, whole*4)
 	case zeroByRow:
-		u.raw, err = readLines(ctx, z.t, u.raw, 1, 0, 4*first*groups, 4*last*groups)
+		u.raw, err = readLines(ctx, z.t, u.raw, 1, 0, u.lo/per*4*groups, whole*4*groups)
 	case zeroBytes:
 		u.raw, err = readLines(ctx, z.t, u.raw, 1, 0, u.lo*groups, u.hi*groups)
 	case zeroByteSame:
@@ -274,36 +259,31 @@ func (u *unpacker) readZeros(ctx context.Context) (err error) {
 	}
 	for row := range n {
 		for g := range groups {
-			u.zeros[row*groups+g] = z.at(u.raw, row, g, groups, last-first)
+			u.zeros[row*groups+g] = z.at(u.raw, row, g, groups, whole-u.lo/per, per)
 		}
 	}
 	return nil
 }
 
 // at is the zero point of a row of the strip and a group, among the codes from 0 on. words are those of the strip's outputs.
-func (z *zeroPoints) at(raw []byte, row, group, groups, words int) uint8 {
+func (z *zeroPoints) at(raw []byte, row, group, groups, words, per int) uint8 {
 	var stored uint32
+	mask := uint32(1)<<z.bits - 1
 	switch z.layout {
-	case zeroSame:
-		return z.value
+	case zeroAcross:
+		stored = binary.LittleEndian.Uint32(raw[4*(group*words+row/per):]) >> (z.bits * awqOrder[row%per])
+	case zeroByGroup:
+		stored = binary.LittleEndian.Uint32(raw[4*(group*words+row/per):]) >> (z.bits * (row % per))
+	case zeroByRow:
+		stored = binary.LittleEndian.Uint32(raw[4*(row/per*groups+group):]) >> (z.bits * (row % per))
 	case zeroBytes:
 		stored = uint32(raw[row*groups+group])
 	case zeroByteSame:
 		stored = uint32(raw[0])
 	default:
-		first, step, bit := group*words, 1, row*z.bits
-		if z.layout == zeroByRow {
-			first, step = group, groups
-		}
-		if z.layout == zeroAcross {
-			bit = row/8*32 + 4*awqOrder[row%8]
-		}
-		stored = binary.LittleEndian.Uint32(raw[4*(first+bit/32*step):]) >> (bit % 32)
-		if more := 32 - bit%32; more < z.bits {
-			stored |= binary.LittleEndian.Uint32(raw[4*(first+(bit/32+1)*step):]) << more
-		}
+		return z.value
 	}
-	return uint8((stored + uint32(z.add)) & (1<<z.bits - 1))
+	return uint8((stored + uint32(z.add)) & mask)
 }
 
 // growTo is grow for other elements.
@@ -387,12 +367,9 @@ func (u *unpacker) row(row int, dst []byte) int {
 		_, step = m.codes.lines(m.k, u.hi-u.lo)
 		base = 4 * (row - u.lo)
 	}
-	switch {
-	case m.format.Kind == quant.Q3:
-		u.three(base, step, dst)
-	case u.from != nil:
+	if u.order != nil {
 		u.gather(base, step, dst)
-	default:
+	} else {
 		for i := 0; i < len(dst); i += 4 {
 			w := binary.LittleEndian.Uint32(u.codes[base+i/4*step:]) ^ m.codes.flip
 			binary.LittleEndian.PutUint32(dst[i:], w)
@@ -421,37 +398,15 @@ func firstNaN8(raw []byte) int {
 
 // gather writes the codes of a row in the order of the matrix's columns.
 func (u *unpacker) gather(base, step int, dst []byte) {
-	bits, flip := u.m.codes.bits, u.m.codes.flip
+	bits := u.m.codes.bits
 	per, mask := 32/bits, uint32(1)<<bits-1
-	codes, from := u.codes[base:], u.from
 	for i := 0; i < len(dst); i += 4 {
 		var out uint32
-		for j, p := range from[:per] {
-			w := binary.LittleEndian.Uint32(codes[int(p.word)*step:])
-			out |= (w ^ flip) >> p.shift & mask << (j * bits)
+		for j, from := range u.order[i/4*per:][:per] {
+			w := binary.LittleEndian.Uint32(u.codes[base+int(from)/per*step:]) ^ u.m.codes.flip
+			out |= w >> (int(from) % per * bits) & mask << (j * bits)
 		}
 		binary.LittleEndian.PutUint32(dst[i:], out)
-		from = from[per:]
-	}
-}
-
-// three writes the codes of 3 bits of a row: for each 32 of them two words of their low bits and one of their high bit.
-func (u *unpacker) three(base, step int, dst []byte) {
-	codes := u.codes[base:]
-	for i := 0; i < len(dst); i += 12 {
-		var low uint64
-		var high uint32
-		for j, p := range u.from[i/12*32:][:32] {
-			at := int(p.word) * step
-			code := binary.LittleEndian.Uint32(codes[at:]) >> p.shift
-			if p.shift > 29 {
-				code |= binary.LittleEndian.Uint32(codes[at+step:]) << (32 - p.shift)
-			}
-			low |= uint64(code&3) << (2 * j)
-			high |= code >> 2 & 1 << j
-		}
-		binary.LittleEndian.PutUint64(dst[i:], low)
-		binary.LittleEndian.PutUint32(dst[i+8:], high)
 	}
 }
 
