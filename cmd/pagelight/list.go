@@ -42,12 +42,16 @@ func (c *listCmd) Run(a *app) error {
 	for _, e := range entries {
 		format, commit := string(e.Format), e.Commit
 		if format == "" {
-			format = "(" + e.Problem + ")"
+			format = "-"
 		}
 		if len(commit) > 12 {
 			commit = commit[:12]
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", e.Model, commit, format, byteSize(e.Bytes), e.Modified.Format("2006-01-02 15:04"))
+		line := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", e.Model, commit, format, byteSize(e.Bytes), e.Modified.Format("2006-01-02 15:04"))
+		if e.Problem != "" { // without a format it cannot be opened
+			line += "\t" + e.Problem
+		}
+		fmt.Fprintln(t, line)
 	}
 	return t.Flush()
 }

@@ -17,7 +17,7 @@ import (
 //	models--ORG--NAME/blobs/ETAG                 a file's content, under its sha256 (LFS) or the sha1 that git gives it
 //	models--ORG--NAME/snapshots/COMMIT/PATH      a link to ../../blobs/ETAG; the file itself where there are no links
 //	models--ORG--NAME/refs/BRANCH                the commit that the branch was at when it was last asked for
-//	models--ORG--NAME/trees/COMMIT.json          what files the commit has, with sizes and hashes
+//	models--ORG--NAME/.pagelight/COMMIT.json     what files the commit has, with sizes and hashes; only known here
 //	.locks/models--ORG--NAME/ETAG.lock           held while the blob is written
 
 const (
@@ -99,7 +99,7 @@ func (h *Hub) Find(n Name) (Model, error) {
 		if err != nil {
 			return Model{}, missing("%s is missing", c.index)
 		}
-		if err := c.addListed(n, raw, fileMap(listed)); err != nil {
+		if err := c.addListed(raw, fileMap(listed)); err != nil {
 			return Model{}, missing("%v", err)
 		}
 	}
@@ -260,57 +260,65 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return raw, err
 }
 
-// tree is trees/COMMIT.json, as huggingface_hub writes it since version 2 (format_version 1).
+// tree is the list of a commit's files. It has the form that huggingface_hub gives to trees/COMMIT.json since version 2
+// (format_version 1), and those are read too. Ours lies elsewhere: that library takes its list for a promise, and would
+// call a snapshot that has only what the engine needs broken.
 type tree struct {
 	Version int                  `json:"format_version"`
 	Files   map[string]treeEntry `json:"files"`
 }
 
 type treeEntry struct {
-	Size    int64  `json:"size"`
-	BlobID  string `json:"blob_id"`
-	SHA256  string `json:"lfs_sha256,omitempty"`
-	LFSSize int64  `json:"lfs_size,omitempty"`
-	XetHash string `json:"xet_hash,omitempty"`
+	Size   int64  `json:"size"`
+	BlobID string `json:"blob_id"`
+	SHA256 string `json:"lfs_sha256,omitempty"`
 }
 
-func (h *Hub) treePath(repo, commit string) string {
-	return filepath.Join(h.repoDir(repo), "trees", commit+".json")
+// treePath is where the list of a commit is: ours, or the other library's.
+func (h *Hub) treePath(repo, commit string, ours bool) string {
+	folder := "trees"
+	if ours {
+		folder = ".pagelight"
+	}
+	return filepath.Join(h.repoDir(repo), folder, commit+".json")
 }
 
-// writeTree keeps the list of a commit's files. A list with gaps is not kept, since others would take it for whole.
+// writeTree keeps the list of a commit's files.
 func (h *Hub) writeTree(repo string, l *Listing) error {
 	t := tree{Version: 1, Files: make(map[string]treeEntry, len(l.Files))}
 	for _, f := range l.Files {
-		if f.Size < 0 || f.BlobID == "" {
-			return nil
-		}
-		e := treeEntry{Size: f.Size, BlobID: f.BlobID, SHA256: f.SHA256, XetHash: f.XetHash}
-		if f.SHA256 != "" {
-			e.LFSSize = f.Size
-		}
-		t.Files[f.Path] = e
+		t.Files[f.Path] = treeEntry{Size: f.Size, BlobID: f.BlobID, SHA256: f.SHA256}
 	}
 	raw, err := json.MarshalIndent(t, "", "  ")
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	return writeWhole(h.treePath(repo, l.Commit), raw)
+	return writeWhole(h.treePath(repo, l.Commit, true), raw)
 }
 
 // readTree is the list of a commit's files; nil when there is none that can be trusted.
 func (h *Hub) readTree(repo, commit string) []File {
-	raw, err := readLimited(h.treePath(repo, commit), maxTreeBytes)
-	if err != nil {
-		return nil
+	for _, ours := range []bool{true, false} {
+		raw, err := readLimited(h.treePath(repo, commit, ours), maxTreeBytes)
+		if err != nil {
+			continue
+		}
+		if files := parseTree(raw); files != nil {
+			return files
+		}
 	}
+	return nil
+}
+
+// parseTree reads a list; nil when it is damaged or of another version.
+func parseTree(raw []byte) []File {
 	var t tree
 	if json.Unmarshal(raw, &t) != nil || t.Version != 1 || len(t.Files) == 0 {
 		return nil
 	}
 	files := make([]File, 0, len(t.Files))
 	for path, e := range t.Files {
-		if !validPath(path) || e.Size < 0 {
+		if !validPath(path) || e.Size < -1 {
 			return nil
 		}
 		files = append(files, File{Path: path, Size: e.Size, Etag: e.etag()})

@@ -16,12 +16,11 @@ import (
 
 // File is a file of a repository.
 type File struct {
-	Path    string
-	Size    int64  // bytes; -1 when the hub has not said
-	Etag    string // the name of its blob: SHA256 where there is one, else BlobID; "" when the hub has not said
-	SHA256  string // of the content, for files that are stored apart from git (LFS)
-	BlobID  string // sha1 of git: of the content, or of the pointer when SHA256 is there
-	XetHash string // of the hub's own storage; kept for others
+	Path   string
+	Size   int64  // bytes; -1 when the hub has not said
+	Etag   string // the name of its blob: SHA256 where there is one, else BlobID; "" when the hub has not said
+	SHA256 string // of the content, for files that are stored apart from git (LFS)
+	BlobID string // sha1 of git: of the content, or of the pointer when SHA256 is there
 }
 
 // Format is what a model is stored as.
@@ -244,15 +243,15 @@ func namesQuantization(file, word string) bool {
 }
 
 // addListed adds the files that an index of safetensors or a bundle's manifest names.
-func (c *choice) addListed(n Name, raw []byte, have map[string]File) error {
+func (c *choice) addListed(raw []byte, have map[string]File) error {
 	names, err := listedNames(c.format, raw)
 	if err != nil {
-		return fmt.Errorf("hub: %s: %s: %w", n, c.index, err)
+		return fmt.Errorf("%s %w", c.index, err)
 	}
 	for _, name := range names {
 		f, ok := have[name]
 		if !ok {
-			return fmt.Errorf("hub: %s: %s names %s, which is not there", n, c.index, name)
+			return fmt.Errorf("%s names %s, which is missing", c.index, name)
 		}
 		c.weights = append(c.weights, f)
 	}

@@ -76,7 +76,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"index names what is not there": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
 			delete(f.Files, "model.safetensors")
 			f.Files["model.safetensors.index.json"] = []byte(`{"weight_map":{"a":"x.safetensors"}}`)
-		}, []string{"model.safetensors.index.json names x.safetensors, which is not there"}},
+		}, []string{"model.safetensors.index.json names x.safetensors, which is missing"}},
 		"several gguf": {"hf:org/name", func(f *hubtest.Server, _ *Hub) {
 			f.Files = map[string][]byte{"a-Q4_0.gguf": hubtest.Noise(2048, 1), "a-Q8_0.gguf": hubtest.Noise(4096, 2), "mmproj-a.gguf": nil, "README.md": nil}
 		}, []string{"several models", "a-Q4_0.gguf (2 KiB)", "a-Q8_0.gguf (4 KiB)", "hf:org/name:a-Q4_0.gguf"}},

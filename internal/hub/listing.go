@@ -72,11 +72,10 @@ func parseListing(raw []byte) (*Listing, error) {
 	var answer struct {
 		SHA      string `json:"sha"`
 		Siblings []struct {
-			Path    string `json:"rfilename"`
-			Size    *int64 `json:"size"`
-			BlobID  string `json:"blobId"`
-			XetHash string `json:"xetHash"`
-			LFS     *struct {
+			Path   string `json:"rfilename"`
+			Size   *int64 `json:"size"`
+			BlobID string `json:"blobId"`
+			LFS    *struct {
 				SHA256 string `json:"sha256"`
 				OID    string `json:"oid"`
 				Size   *int64 `json:"size"`
@@ -116,9 +115,6 @@ func parseListing(raw []byte) (*Listing, error) {
 					f.SHA256, f.Etag = sum, sum
 				}
 			}
-		}
-		if sha256Hex.MatchString(s.XetHash) {
-			f.XetHash = s.XetHash
 		}
 		if f.Size < -1 {
 			return nil, fmt.Errorf("lists the file %q with the size %d", s.Path, f.Size)

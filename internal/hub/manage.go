@@ -252,7 +252,7 @@ func (h *Hub) PlanRemoval(n Name, allRevisions bool) (*Removal, error) {
 	if n.File != "" {
 		return r, nil
 	}
-	r.Files = append(r.Files, h.relative(h.treePath(n.Repo, commit)))
+	r.Files = append(r.Files, h.relative(h.treePath(n.Repo, commit, true)), h.relative(h.treePath(n.Repo, commit, false)))
 	refs, err := h.refs(n.Repo)
 	for _, ref := range refs[commit] {
 		r.Files = append(r.Files, h.relative(h.ref(n.Repo, ref)))

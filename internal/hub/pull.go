@@ -104,8 +104,8 @@ func (h *Hub) Preview(ctx context.Context, n Name, o PullOptions) (*Pulled, erro
 	}
 	if p.c.index != "" {
 		if raw, err := readLimited(h.pointer(n.Repo, p.listing.Commit, p.c.index), maxIndexBytes); err == nil {
-			if err := p.c.addListed(n, raw, fileMap(p.listing.Files)); err != nil {
-				return nil, err
+			if err := p.c.addListed(raw, fileMap(p.listing.Files)); err != nil {
+				return nil, fmt.Errorf("hub: %s: %w", n, err)
 			}
 		} else {
 			p.c.weights = p.c.likely(p.listing.Files)
@@ -175,7 +175,10 @@ func (p *pull) choose(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	return p.c.addListed(p.n, raw, fileMap(p.listing.Files))
+	if err := p.c.addListed(raw, fileMap(p.listing.Files)); err != nil {
+		return fmt.Errorf("hub: %s: %w", p.n, err)
+	}
+	return nil
 }
 
 // missing gives those of the files that the snapshot lacks. A file whose blob is there gets its link at once.

@@ -124,7 +124,9 @@ func (f *Server) list(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *Server) file(w http.ResponseWriter, r *http.Request) {
-	name, ok := strings.CutPrefix(r.URL.Path, f.Prefix+"/"+Repo+"/resolve/"+f.At+"/")
+	rest, ok := strings.CutPrefix(r.URL.Path, f.Prefix+"/"+Repo+"/resolve/")
+	rev, name, _ := strings.Cut(rest, "/")
+	ok = ok && (rev == f.At || rev == "main")
 	content, there := f.Files[name]
 	if !ok || !there {
 		Fail(w, http.StatusNotFound, "EntryNotFound")
