@@ -70,6 +70,9 @@ func (a *app) download(h *hub.Hub, n hub.Name, o hub.PullOptions, told func(engi
 	o.Watcher = w
 	p, err := h.Pull(a.ctx, n, o)
 	w.close(err)
+	if err != nil && a.ctx.Err() != nil {
+		fmt.Fprintln(a.stderr, "what was downloaded is kept: the same command goes on from there")
+	}
 	return p, err
 }
 

@@ -108,6 +108,44 @@ func TestModelOfTheHubFromPullToRm(t *testing.T) {
 	fails(t, exitModel, "", []string{"is not in the cache", "HF_HUB_OFFLINE is set"}, "generate", "--model", model, "--prompt", "x")
 }
 
+// TestGGUFOfTheHub: one file of several is chosen by its quantization, pulled, shown and run.
+func TestGGUFOfTheHub(t *testing.T) {
+	files := map[string][]byte{"README.md": []byte("---\nlicense: mit\n---\n")}
+	for _, name := range []string{"ernie-s-q4_0.gguf", "ernie-s-q8_0.gguf"} {
+		raw, err := os.ReadFile(filepath.Join("../../internal/weights/testdata/gguf", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = raw
+	}
+	useHub(t, hubtest.New(t, files))
+	const model = "hf:org/name:Q8_0"
+	path := strings.TrimSpace(succeeds(t, "", "pull", model))
+	if filepath.Base(path) != "ernie-s-q8_0.gguf" {
+		t.Errorf("pull printed %q", path)
+	}
+	var shown shown
+	if err := json.Unmarshal([]byte(succeeds(t, "", "show", "--json", model)), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if len(shown.Files) != 1 || shown.Files[0].Name != "ernie-s-q8_0.gguf" || shown.Formats["q8g32"] == 0 || shown.Formats["q4g32"] != 0 || shown.Path != path {
+		t.Errorf("%+v", shown)
+	}
+	args := []string{"--device", "cpu", "--token-ids", "5,6,7", "--max-tokens", "3", "--temperature", "0", "--json"}
+	if got, want := succeeds(t, "", append([]string{"generate", "--model", model}, args...)...), succeeds(t, "", append([]string{"generate", "--model", path}, args...)...); got != want {
+		t.Errorf("by name %q, by path %q", got, want)
+	}
+	if got := succeeds(t, "", "list"); !strings.Contains(got, "hf:org/name:ernie-s-q8_0.gguf  0123456789ab  gguf") || strings.Contains(got, "q4_0") {
+		t.Errorf("list: %q", got)
+	}
+	succeeds(t, "", "pull", "hf:org/name:Q4_0")
+	if got := succeeds(t, "", "rm", "--yes", model); !strings.HasPrefix(got, "removed hf:org/name:Q8_0, 311.2 KiB") {
+		t.Errorf("rm: %q", got)
+	}
+	fails(t, exitModel, "", []string{"is not in the cache"}, "show", model)
+	succeeds(t, "", "show", "hf:org/name:Q4_0")
+}
+
 // TestCommandsDownloadWhatTheyOpen tells where there is no terminal what they do, in lines.
 func TestCommandsDownloadWhatTheyOpen(t *testing.T) {
 	hubWithBundle(t)
@@ -143,7 +181,7 @@ func TestBarsOfADownload(t *testing.T) {
 		for _, f := range files {
 			group.Go(func() {
 				v.Begin(f, 0)
-				for n := range int64(100) {
+				for n := range int64(101) {
 					v.Advance(f, n)
 					if n%20 == 0 {
 						v.Note(f, "dropped")

@@ -10,7 +10,7 @@ import (
 type pullCmd struct {
 	Model string `arg:"" help:"The model: hf:ORG/NAME, hf:ORG/NAME@REVISION (a branch, tag or commit), or hf:ORG/NAME:FILE (one .gguf of several; Q4_K_M will do)."`
 
-	Jobs   int  `short:"j" default:"4" placeholder:"N" help:"Files downloaded at a time."`
+	Jobs   int  `short:"j" default:"4" placeholder:"N" help:"Files downloaded at a time. Default: 4."`
 	Verify bool `help:"Hash the files that are in the cache already, and download those again that are damaged."`
 	DryRun bool `help:"Show what would be downloaded, and stop."`
 	JSON   bool `name:"json" help:"Print {\"model\",\"path\",\"commit\",\"format\",\"bytes\",\"files\"} instead of the path."`

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -242,15 +243,24 @@ func modelFiles(model string) (path string, files []fileAndSize, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if !st.IsDir() && strings.HasSuffix(path, ".gguf") {
-		return path, []fileAndSize{{filepath.Base(path), st.Size()}}, nil
-	}
+	dir := path
 	if !st.IsDir() {
-		path = filepath.Dir(path)
+		dir = filepath.Dir(path)
 	}
-	files, err = listFiles(os.DirFS(path))
+	files, err = listFiles(os.DirFS(dir))
+	if st.IsDir() || !strings.HasSuffix(path, ".gguf") {
+		return dir, files, err
+	}
+	// Of the files beside a .gguf only the other parts of the same model belong to it.
+	stem := ggufPart.ReplaceAllString(filepath.Base(path), "")
+	files = slices.DeleteFunc(files, func(f fileAndSize) bool {
+		return f.Name != filepath.Base(path) && (f.Name == stem || ggufPart.ReplaceAllString(f.Name, "") != stem)
+	})
 	return path, files, err
 }
+
+// ggufPart ends the name of one part of a model in several files.
+var ggufPart = regexp.MustCompile(`-\d{5}-of-\d{5}\.gguf$`)
 
 // listFiles lists the files in the root of a file system; links count as what they lead to.
 func listFiles(fsys fs.FS) ([]fileAndSize, error) {

@@ -20,7 +20,7 @@ type File struct {
 	Size   int64  // bytes; -1 when the hub has not said
 	Etag   string // the name of its blob: SHA256 where there is one, else BlobID; "" when the hub has not said
 	SHA256 string // of the content, for files that are stored apart from git (LFS)
-	BlobID string // sha1 of git: of the content, or of the pointer when SHA256 is there
+	BlobID string // sha1 that git gives the content, for the others
 }
 
 // Format is what a model is stored as.

@@ -281,6 +281,39 @@ func TestMirrorWithoutSizesBelowAPath(t *testing.T) {
 	}
 }
 
+// TestMirrorWithoutHashesOfLargeFiles says of LFS files that they are such, and no more: their hash comes from HEAD, and is checked.
+func TestMirrorWithoutHashesOfLargeFiles(t *testing.T) {
+	t.Parallel()
+	f := hubtest.New(t, hubtest.Checkpoint())
+	f.API = func(w http.ResponseWriter, _ *http.Request) bool {
+		fmt.Fprintf(w, `{"sha":%q,"siblings":[`, hubtest.Commit)
+		for i, name := range wanted {
+			if i > 0 {
+				fmt.Fprint(w, ",")
+			}
+			fmt.Fprintf(w, `{"rfilename":%q,"size":%d,"blobId":%q`, name, len(f.Files[name]), strings.Repeat("d", 40))
+			if f.LFS[name] {
+				fmt.Fprint(w, `,"lfs":{}}`)
+			} else {
+				fmt.Fprintf(w, `,"blobId":%q}`, hubtest.GitHash(f.Files[name]))
+			}
+		}
+		fmt.Fprint(w, "]}")
+		return true
+	}
+	h := hubOf(t, f)
+	for range 2 { // the second time with what is there
+		p, err := h.Pull(t.Context(), mustName(t, "hf:org/name"), PullOptions{Verify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkSnapshot(t, p.Path, only(f.Files, wanted...))
+	}
+	if got, want := f.BytesOf("model.safetensors"), int64(len(f.Files["model.safetensors"])); got != want {
+		t.Errorf("%d bytes of the weights were sent, want %d", got, want)
+	}
+}
+
 // TestNamesWithoutAddressFailAtOnce: waiting does not help where there is no network.
 func TestNamesWithoutAddressFailAtOnce(t *testing.T) {
 	t.Parallel()

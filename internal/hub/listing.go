@@ -32,6 +32,9 @@ func (h *Hub) List(ctx context.Context, n Name) (*Listing, error) {
 }
 
 func (h *Hub) list(ctx context.Context, n Name, note func(string)) (*Listing, error) {
+	if h.tokenErr != nil {
+		return nil, h.tokenErr
+	}
 	if h.Offline {
 		return nil, fmt.Errorf("hub: %s: HF_HUB_OFFLINE forbids to ask the network", n)
 	}
@@ -106,7 +109,7 @@ func parseListing(raw []byte) (*Listing, error) {
 			f.BlobID, f.Etag = s.BlobID, s.BlobID
 		}
 		if s.LFS != nil {
-			f.Etag = ""
+			f.Etag, f.BlobID = "", "" // of the pointer, not of the content
 			if s.LFS.Size != nil {
 				f.Size = *s.LFS.Size
 			}

@@ -196,7 +196,7 @@ func (p *pull) missing(ctx context.Context, files []File) ([]File, error) {
 				continue
 			}
 			var wrong *HashError
-			if !errors.As(err, &wrong) {
+			if !errors.As(err, &wrong) || f.Etag == "" {
 				return nil, fmt.Errorf("hub: %w", err)
 			}
 			p.watch.Note(f, "is damaged; downloading it again")

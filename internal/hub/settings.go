@@ -31,8 +31,9 @@ type Hub struct {
 	// Stall is the silence after which a connection is given up and made anew; 0 is a minute.
 	Stall time.Duration
 
-	once sync.Once
-	made http.RoundTripper // Transport, or the one that stands for nil
+	tokenErr error // why there is no Token; told when the network is asked, for the cache needs none
+	once     sync.Once
+	made     http.RoundTripper // Transport, or the one that stands for nil
 }
 
 // FromEnv is the hub and the cache that Hugging Face's environment variables describe:
@@ -109,8 +110,8 @@ func FromEnv(getenv func(string) string) (*Hub, error) {
 	if path == "" && home != "" {
 		path = filepath.Join(home, "token")
 	}
-	h.Token, err = readToken(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), path, yes("HF_HUB_DISABLE_IMPLICIT_TOKEN"))
-	return h, err
+	h.Token, h.tokenErr = readToken(first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), path, yes("HF_HUB_DISABLE_IMPLICIT_TOKEN"))
+	return h, nil
 }
 
 func homeDir(getenv func(string) string) (string, error) {
