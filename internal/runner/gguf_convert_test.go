@@ -38,7 +38,7 @@ func TestGoldensAsGGUF(t *testing.T) {
 }
 
 // ggufGoldens have plain weights.
-var ggufGoldens = []string{"ernie", "ernie-bias-untied", "llama", "qwen2", "qwen3"}
+var ggufGoldens = []string{"ernie", "ernie-bias-untied", "ernie-moe", "llama", "qwen2", "qwen3"}
 
 // memBlob is a file in memory.
 type memBlob []byte
