@@ -92,6 +92,9 @@ func TestStaticFiles(t *testing.T) {
 			t.Errorf("%s: no policy", c.name)
 		}
 	}
+	if policy := get("GET", "/some/where/worker.js").Header().Get("Content-Security-Policy"); !strings.Contains(policy, "connect-src 'self' https: http:;") || !strings.Contains(policy, "default-src 'none'") {
+		t.Errorf("the worker's policy is %q: it cannot fetch from an address that the reader types", policy)
+	}
 	tags := map[string]bool{tag("/app.js"): true, tag("/app.js", "Accept-Encoding", "br"): true, tag("/app.js", "Accept-Encoding", "gzip"): true, tag("/style.css"): true}
 	if len(tags) != 4 || tags[""] {
 		t.Errorf("tags %v", tags)

@@ -6,7 +6,7 @@
 "use strict";
 {
   // Where the Content-Security-Policy asks for trusted types, a script's address must come from a policy that it names.
-  const scripts = ["dist/wasm_exec.js", "gpu.js", "fetch.js"];
+  const scripts = ["dist/wasm_exec.js", "gpu.js", "fetch.js", "ranges.js"];
   const policy = globalThis.trustedTypes?.createPolicy("pagelight", {
     createScriptURL: (url) => {
       if (!scripts.includes(url)) throw new TypeError("not a script of the engine");
@@ -41,13 +41,14 @@
     });
   }
 
-  // Files cannot travel as text: Go gets the number of each, by which it reads them.
-  const text = (data) => JSON.stringify(data, (_, value) => (value instanceof Blob ? pagelightFetch.files.put(value) : value));
-
   addEventListener("message", ({ data }) => {
     const { type, id } = data ?? {};
     if (failure) {
       if (id !== undefined && type !== "cancel" && type !== "ping") fail(id);
+      return;
+    }
+    if (type === "forget") {
+      pagelightRanges.forget(String(data.url)).catch(() => {}).then(() => postMessage({ type: "forgotten", id }));
       return;
     }
     if (type === "ping" && !toGo) {
@@ -55,7 +56,8 @@
       return;
     }
     if (id !== undefined && type !== "cancel") open.add(id);
-    if (toGo) toGo(text(data));
+    if (type === "load" && Array.isArray(data.model?.files)) data.model.files = pagelightRanges.take(data.model.files); // no JSON can hold a file
+    if (toGo) toGo(JSON.stringify(data));
     else waiting.push(data);
   });
 
@@ -63,7 +65,7 @@
   globalThis.pagelightBridge = {
     start(receive) {
       toGo = receive;
-      for (const data of waiting.splice(0)) toGo(text(data));
+      for (const data of waiting.splice(0)) toGo(JSON.stringify(data));
     },
     send(text) {
       const message = JSON.parse(text);

@@ -20,9 +20,8 @@ func (e *missingError) Error() string { return e.file + ": " + e.message }
 
 // fetcher is the Go side of static/fetch.js. It lives as long as the worker.
 type fetcher struct {
-	get, getFile js.Value
-	files        js.Value // the table of files that are read by ranges
-	on           js.Func
+	get js.Value
+	on  js.Func
 
 	mu     sync.Mutex
 	last   int
@@ -36,11 +35,9 @@ type fetching struct {
 	size     int64 // stated, or -1
 	hash     string
 	progress func(bytes int64)
-	total    func(bytes int64) // of a file whose size is not known before; nil otherwise
 	handle   js.Value
-	done     chan struct{}  // closed when what follows is set
-	blob     *webgpujs.Blob // of a file that is wanted whole
-	stored   *fileBlob      // of one that is read by ranges
+	done     chan struct{} // closed when what follows is set
+	blob     *webgpujs.Blob
 	err      error
 }
 
@@ -49,7 +46,7 @@ func newFetcher() (*fetcher, error) {
 	if lib.Type() != js.TypeObject {
 		return nil, errors.New("fetch.js is not loaded")
 	}
-	f := &fetcher{get: lib.Get("get"), getFile: lib.Get("getFile"), files: lib.Get("files"), wanted: map[int]*fetching{}}
+	f := &fetcher{get: lib.Get("get"), wanted: map[int]*fetching{}}
 	f.on = js.FuncOf(func(_ js.Value, args []js.Value) any {
 		f.event(args[0].Int(), args[1].String(), args[2:])
 		return nil
@@ -71,7 +68,7 @@ func (f *fetcher) event(token int, what string, args []js.Value) {
 	if what == "kept" && !args[0].Bool() {
 		f.unkept++
 	}
-	if what == "done" || what == "file" || what == "failed" {
+	if what == "done" || what == "failed" {
 		delete(f.wanted, token)
 	}
 	f.mu.Unlock()
@@ -81,13 +78,8 @@ func (f *fetcher) event(token int, what string, args []js.Value) {
 	switch what {
 	case "progress":
 		g.progress(int64(args[0].Float()))
-	case "total":
-		g.total(int64(args[0].Float()))
 	case "done":
 		g.blob, g.err = webgpujs.NewBlob(args[0], args[1].Bool())
-		close(g.done)
-	case "file":
-		g.stored, g.err = f.fileBlob(args[0].Int())
 		close(g.done)
 	case "failed":
 		g.err = g.failure(args[0].String(), args[1].String())
@@ -121,18 +113,6 @@ func (f *fetcher) start(url, file string, size int64, hash string, progress func
 	return g
 }
 
-// startFile begins to fetch a file that will be read by ranges. total and progress run inside callbacks.
-func (f *fetcher) startFile(url, file string, total, progress func(bytes int64)) *fetching {
-	f.mu.Lock()
-	f.last++
-	token := f.last
-	g := &fetching{file: file, size: -1, total: total, progress: progress, done: make(chan struct{})}
-	f.wanted[token] = g
-	f.mu.Unlock()
-	g.handle = f.getFile.Invoke(token, url, f.on)
-	return g
-}
-
 // abort gives a file up. It is harmless when it has come.
 func (g *fetching) abort() {
 	g.handle.Call("abort")
@@ -141,14 +121,11 @@ func (g *fetching) abort() {
 		if g.blob != nil {
 			_ = g.blob.Close() // never fails
 		}
-		if g.stored != nil {
-			_ = g.stored.Close() // never fails
-		}
 	default:
 	}
 }
 
-// wait gives the blob, which the caller closes; for a file that is read by ranges nil, and it is in stored.
+// wait gives the blob, which the caller closes.
 func (g *fetching) wait(ctx context.Context) (*webgpujs.Blob, error) {
 	select {
 	case <-g.done:
@@ -171,6 +148,7 @@ type urlStore struct {
 
 	manifest *weights.Manifest
 	total    int64
+	unkept   int // what f had of it before
 	mu       sync.Mutex
 	bytes    map[string]int64     // that have come, by file
 	coming   map[string]*fetching // that nobody has asked for yet
@@ -180,7 +158,7 @@ func newURLStore(f *fetcher, base string, progress func(done, total int64, name 
 	if base != "" && base[len(base)-1] != '/' {
 		base += "/"
 	}
-	return &urlStore{f: f, base: base, progress: progress, bytes: map[string]int64{}, coming: map[string]*fetching{}}
+	return &urlStore{f: f, base: base, progress: progress, unkept: f.numUnkept(), bytes: map[string]int64{}, coming: map[string]*fetching{}}
 }
 
 // Manifest fetches manifest.json.
@@ -275,6 +253,9 @@ func (s *urlStore) complete() bool {
 	}
 	return s.manifest != nil && done >= s.total
 }
+
+// kept says whether everything is there for next time, as far as is known.
+func (s *urlStore) kept() bool { return s.f.numUnkept() == s.unkept }
 
 // close gives up what nobody has asked for.
 func (s *urlStore) close() {

@@ -15,12 +15,7 @@ import (
 )
 
 type loadFields struct {
-	Model struct {
-		Kind  string `json:"kind"` // "bundle", "gguf" or "synthetic"
-		URL   string `json:"url"`
-		Name  string `json:"name"`
-		Files []int  `json:"files"` // of GGUF, instead of a URL: numbers in the table of fetch.js
-	} `json:"model"`
+	Model   modelFields `json:"model"`
 	Options struct {
 		Device      string        `json:"device"` // "auto", "gpu" or "cpu"
 		KV          engine.KVType `json:"kv"`
@@ -118,24 +113,23 @@ func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, err
 		return nil, err
 	}
 	report := &reporter{w: w, id: id}
-	src, store, err := w.source(ctx, f, report)
+	src, coming, err := w.source(ctx, f, report)
+	if coming != nil {
+		defer coming.close()
+	}
 	if err != nil {
 		return nil, err
-	}
-	if store != nil {
-		defer store.close()
 	}
 	dev, notes, err := chooseDevice(ctx, f.Options.Device, src)
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}
-	unkept := w.fetch.numUnkept()
 	eng, err := engine.Open(ctx, engine.Config{
 		Device: dev, Source: src, KV: f.Options.KV, GPUMemory: f.Options.GPUMemory, MaxModelLen: f.Options.MaxModelLen,
 		LogitRows: f.Options.LogitRows,
 		Progress: func(p engine.Progress) {
-			// Shards are fetched while others are uploaded; the page is told of one thing at a time.
-			if p.Phase != engine.PhaseUpload || store == nil || store.complete() {
+			// Files are fetched while others are uploaded; the page is told of one thing at a time.
+			if p.Phase != engine.PhaseUpload || coming == nil || coming.complete() {
 				report.progress(p)
 			}
 			report.breathe()
@@ -144,38 +138,10 @@ func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, err
 	if err != nil {
 		return nil, err
 	}
-	if w.fetch.numUnkept() > unkept {
+	if coming != nil && !coming.kept() {
 		notes = append(notes, "the browser does not keep this model for next time: storage is full or private")
 	}
 	return &model{Engine: eng, notes: notes, closed: make(chan struct{})}, nil
-}
-
-// source opens the model. store is nil for models that are not fetched.
-func (w *worker) source(ctx context.Context, f loadFields, report *reporter) (src weights.Source, store *urlStore, err error) {
-	switch f.Model.Kind {
-	case "bundle":
-		store = newURLStore(w.fetch, f.Model.URL, func(done, total int64, name string) {
-			report.progress(engine.Progress{Phase: engine.PhaseDownload, Done: done, Total: total, Name: name})
-		})
-		src, err = weights.OpenBundle(ctx, store)
-	case "gguf":
-		src, err = w.openGGUF(ctx, f, report)
-	case "synthetic":
-		src, err = weights.OpenSynthetic(f.Model.Name)
-	default:
-		err = openai.NewError(400, openai.CodeInvalidValue, "model.kind", "'model.kind' must be bundle, gguf or synthetic")
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	policy, err := policyFor(f.Options.Quant)
-	if err != nil {
-		return nil, nil, errors.Join(err, src.Close())
-	}
-	if policy != nil {
-		src = weights.Quantized(src, policy)
-	}
-	return src, store, nil
 }
 
 // reporter sends progress, at most every 50 ms within a phase. It is used by callbacks and by the goroutine of Open, which
@@ -210,6 +176,7 @@ const (
 	codeBrokenFile = "broken_file"
 	codeNoWebGPU   = "no_webgpu"
 	codeInsecure   = "insecure_origin"
+	codeBadModel   = "bad_model"
 )
 
 // wireError gives the errors of the worker's own messages their codes; the rest is left to internal/openai.
@@ -218,9 +185,17 @@ func wireError(err error) error {
 		shard   *weights.ShardError
 		missing *missingError
 		adapter *webgpujs.AdapterError
+		read    *fileError
+		bad     *modelError
 	)
 	var file string
 	switch {
+	case errors.As(err, &read):
+		e := openai.NewError(502, read.code(), "", read.Error())
+		e.Detail.File = read.file
+		return e
+	case errors.As(err, &bad):
+		return openai.NewError(422, codeBadModel, "", bad.Error())
 	case errors.As(err, &shard):
 		file = shard.File
 	case errors.As(err, &missing):

@@ -32,13 +32,17 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	ranges, err := newRanges()
+	if err != nil {
+		return err
+	}
 	var in inbox
 	in.wake = make(chan struct{}, 1)
 	receive := js.FuncOf(func(_ js.Value, args []js.Value) any {
 		in.put(args[0].String())
 		return nil
 	})
-	w := newWorker(context.Background(), fetch, bridge.Get("send"))
+	w := newWorker(context.Background(), fetch, ranges, bridge.Get("send"))
 	bridge.Call("start", receive)
 	for {
 		w.handle(in.take())

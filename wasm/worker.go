@@ -23,6 +23,7 @@ import (
 type worker struct {
 	ctx     context.Context
 	fetch   *fetcher
+	ranges  *ranges
 	session *openai.Session
 	tasks   tasks
 
@@ -51,8 +52,8 @@ func (m *model) Info() engine.Info {
 	return info
 }
 
-func newWorker(ctx context.Context, fetch *fetcher, out js.Value) *worker {
-	w := &worker{ctx: ctx, fetch: fetch, out: out, tasks: tasks{running: map[string]context.CancelFunc{}}}
+func newWorker(ctx context.Context, fetch *fetcher, ranges *ranges, out js.Value) *worker {
+	w := &worker{ctx: ctx, fetch: fetch, ranges: ranges, out: out, tasks: tasks{running: map[string]context.CancelFunc{}}}
 	w.session = openai.NewSession(ctx, openai.SessionConfig{Engine: w.engine, Send: w.send, Place: "tab"})
 	return w
 }

@@ -75,7 +75,7 @@ func ggufSite(t *testing.T, names ...string) fstest.MapFS {
 
 func loadGGUF(id, name, device string) Message {
 	m := loadMessage(id, "", "device", device)
-	m["model"] = Message{"kind": "gguf", "url": "models/" + name}
+	m["model"] = Message{"kind": "url", "url": "models/" + name}
 	return m
 }
 
@@ -156,7 +156,7 @@ func TestGGUFFromDiskAndFromCache(t *testing.T) {
 	c := b.NewClient(t, base)
 
 	picked := loadMessage("picked", "", "device", "cpu")
-	picked["model"] = Message{"kind": "gguf"}
+	picked["model"] = Message{"kind": "files"}
 	Eval[bool](t, c.Tab, patience, fmt.Sprintf(`(async () => {
 		const message = %s;
 		const blob = await (await fetch("models/%s")).blob();
@@ -177,14 +177,10 @@ func TestGGUFFromDiskAndFromCache(t *testing.T) {
 	c.MustAsk(loadGGUF("kept", name, "cpu"), "ready", patience) // nothing says that it has changed
 	checkGGUF(t, c, prompts, 1e-3)
 	files["models/"+name].ModTime = right.ModTime.Add(time.Hour)
-	for id, m := range map[string]Message{
-		"changed": loadGGUF("changed", name, "cpu"),
-		"missing": loadGGUF("missing", "nobody.gguf", "cpu"),
-		"part":    loadGGUF("part", "some-00001-of-00002.gguf", "cpu"),
-	} {
-		a := c.Ask(m, patience)
-		if a.Type != "error" || a.Error.Code != "broken_file" || !strings.HasSuffix(a.Error.File, ".gguf") || !strings.Contains(a.Error.Message, a.Error.File) {
-			t.Errorf("%s is answered by %.500s", id, a.Raw)
+	for _, e := range []struct{ name, code string }{{name, "bad_model"}, {"nobody.gguf", "file_missing"}, {"some-00001-of-00002.gguf", "bad_model"}} {
+		a := c.Ask(loadGGUF("bad "+e.name, e.name, "cpu"), patience)
+		if a.Type != "error" || a.Error.Code != e.code || !strings.Contains(a.Error.Message, e.name) || e.code == "file_missing" && a.Error.File != e.name {
+			t.Errorf("%s is answered by %.500s", e.name, a.Raw)
 		}
 	}
 }

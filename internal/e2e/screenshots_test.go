@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
 	"github.com/pagelight/pagelight/internal/browsertest"
@@ -64,6 +65,23 @@ func TestScreenshots(t *testing.T) {
 		p.click("#drawer-close")
 		p.click(testID("model-chip"))
 		each("models")
+		eval[bool](p, `document.querySelector("#models").scrollTo(0, 1e6), true`)
+		p.click(testID("open-address"))
+		p.wait("the word about the address", `document.querySelector("#address-error").textContent`)
+		each("own-model")
+		p.click("#models-close")
+		p.click(testID("new-chat"))
+		p.drag(input.DispatchDragEventTypeDragEnter, tinyGGUF)
+		p.wait("the place to drop on", `!document.querySelector("#drop").hidden`)
+		each("drop")
+		p.drag(input.DispatchDragEventTypeDragCancel, tinyGGUF)
+		p.drop(copyTo(t, "photo.jpg", tinyGGUF, func(data []byte) []byte { return data }))
+		p.box("bad-model")
+		each("bad-model")
+		p.drop(absolute(t, tinyGGUF))
+		p.inUse("ernie-s-q4_0")
+		p.click(testID("model-chip"))
+		each("own-in-use")
 		p.click("#models-close")
 	}
 }

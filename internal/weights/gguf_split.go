@@ -25,8 +25,8 @@ func ggufStem(file string) string {
 	return strings.TrimSuffix(file, ".gguf")
 }
 
-// GGUFParts are the names of all parts of the model that a GGUF file belongs to, by its own name: mostly that alone.
-func GGUFParts(file string) ([]string, error) {
+// ggufParts are the names of all parts of the model that a file belongs to.
+func ggufParts(file string) ([]string, error) {
 	m := ggufPart.FindStringSubmatch(file)
 	if m == nil {
 		return []string{file}, nil
@@ -45,14 +45,18 @@ func GGUFParts(file string) ([]string, error) {
 // OpenGGUFFile opens a GGUF file on this machine; for one part of a model that was split, the others beside it as well.
 func OpenGGUFFile(path string) (Source, error) {
 	dir, file := filepath.Split(path)
-	names, err := GGUFParts(file)
-	if err != nil {
-		return nil, fmt.Errorf("weights: %s: %w", path, err)
-	}
 	if dir == "" {
 		dir = "."
 	}
-	fsys := os.DirFS(dir)
+	return openGGUFIn(context.Background(), os.DirFS(dir), dir, file)
+}
+
+// openGGUFIn opens a GGUF file in a file system with the other parts beside it. dir is put before its names in errors.
+func openGGUFIn(ctx context.Context, fsys fs.FS, dir, file string) (Source, error) {
+	names, err := ggufParts(file)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %s: %w", filepath.Join(dir, file), err)
+	}
 	var parts []Blob
 	for _, name := range names {
 		b, err := openBlob(fsys, name)
@@ -67,7 +71,7 @@ func OpenGGUFFile(path string) (Source, error) {
 		}
 		parts = append(parts, b)
 	}
-	return OpenGGUF(context.Background(), path, parts...)
+	return OpenGGUF(ctx, filepath.Join(dir, file), parts...)
 }
 
 // FindGGUF gives the path of the one GGUF model in a folder: its file, or the first of its parts. It is "" when there is none; an
@@ -77,19 +81,13 @@ func FindGGUF(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("weights: %w", err)
 	}
-	var models []string
+	var files []string
 	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() || !strings.HasSuffix(name, ".gguf") || strings.HasPrefix(strings.ToLower(name), "mmproj") {
-			continue
-		}
-		if parts, err := GGUFParts(name); err == nil {
-			name = parts[0]
-		}
-		if !slices.Contains(models, name) {
-			models = append(models, name)
+		if !e.IsDir() {
+			files = append(files, e.Name())
 		}
 	}
+	models := ggufModels(files)
 	switch len(models) {
 	case 0:
 		return "", nil
@@ -97,6 +95,29 @@ func FindGGUF(dir string) (string, error) {
 		return filepath.Join(dir, models[0]), nil
 	}
 	return "", fmt.Errorf("weights: %s holds %d GGUF files: %s; give the path of one of them", dir, len(models), someOf(models))
+}
+
+// isGGUF goes by a file's name. What belongs to a model of pictures is no model of its own.
+func isGGUF(file string) bool {
+	file = strings.ToLower(file)
+	return strings.HasSuffix(file, ".gguf") && !strings.HasPrefix(file, "mmproj")
+}
+
+// ggufModels are the GGUF models among the files of a folder, each by its file or the first of its parts, in order.
+func ggufModels(files []string) (models []string) {
+	for _, name := range files {
+		if !isGGUF(name) {
+			continue
+		}
+		if parts, err := ggufParts(name); err == nil {
+			name = parts[0]
+		}
+		if !slices.Contains(models, name) {
+			models = append(models, name)
+		}
+	}
+	slices.Sort(models)
+	return models
 }
 
 // someOf lists names, the first ones of many.

@@ -1,10 +1,12 @@
 // The session is where the page's engine is: which place, which model, how far a load is, what went wrong. It holds no
 // elements; whoever shows it listens to "change" (anything), "ready" and "progress" (at most as often as messages come).
 import { TabEngine, ServerEngine, probeServer, fetchJSON } from "./channel.js";
+import { nameOfFiles, cachedUnder, bitsOf } from "./open.js";
 import * as settings from "./settings.js";
 
 const RETRY_MAX = 30; // s
 const SILENCES_MAX = 3; // a worker that falls silent so often without ever getting ready is not started again
+const ADDRESSES_MAX = 20; // models at addresses that are remembered
 const CANCEL_GRACE = 2000; // ms that a worker gets to stop loading by itself
 
 export class Session {
@@ -62,6 +64,7 @@ export class Session {
   async start() {
     const [list, server] = await Promise.all([fetchJSON("models/index.json").catch(() => null), probeServer()]);
     this.models = (Array.isArray(list?.models) ? list.models : []).filter((m) => m && typeof m.id === "string" && typeof m.name === "string");
+    this.models.push(...remembered());
     this.model = this.models.find((m) => m.id === settings.get("model")) ?? this.models[0] ?? null;
     Object.assign(this.server, server);
     const wanted = settings.get("place") ?? (this.model ? "tab" : "server");
@@ -105,6 +108,37 @@ export class Session {
     return this.place === "tab" ? this.load() : this.use("tab");
   }
 
+  // openFiles loads a model from files of this machine: [{path, file}]. They are gone with the page.
+  openFiles(files) {
+    const name = nameOfFiles(files);
+    const bytes = files.reduce((sum, { path, file }) => sum + (/\.(gguf|safetensors|bin)$/i.test(path) ? file.size : 0), 0);
+    return this.#chooseOwn({ id: `files:${name}`, name: name.replace(/\.gguf$/i, ""), title: name, kind: "files", files, bytes });
+  }
+
+  // openAddress loads a model from where modelAt says. It is remembered once it could be loaded.
+  openAddress(model) {
+    return this.#chooseOwn(this.models.find((m) => m.id === model.id) ?? model);
+  }
+
+  #chooseOwn(model) {
+    this.models = [...this.models.filter((m) => m.id !== model.id), model];
+    settings.set("place", "tab");
+    return this.choose(model);
+  }
+
+  // forget takes a model at an address out of the list, and what the browser keeps of it.
+  async forget(model) {
+    this.models = this.models.filter((m) => m !== model);
+    this.#remember();
+    this.#change();
+    await this.#tab.ask({ type: "forget", url: cachedUnder(model) }).catch(() => {});
+  }
+
+  #remember() {
+    const keep = this.models.filter((m) => m.loaded).slice(-ADDRESSES_MAX);
+    settings.set("addresses", keep.length ? keep.map(({ id, name, kind, url, site, repo, revision, bytes, bits }) => ({ id, name, kind, url, site, repo, revision, bytes, bits })) : undefined);
+  }
+
   // load (re)loads the chosen model in this tab. device "cpu" asks for the CPU engine.
   async load(device = "auto") {
     if (this.#loading) await this.#abandon();
@@ -122,7 +156,7 @@ export class Session {
       const began = performance.now();
       this.waterfall = [{ phase: "start", start: 0, end: 0, bytes: 0 }];
       const answer = this.#tab.load(
-        model.kind === "synthetic" ? { kind: "synthetic", name: model.id.replace(/^synthetic:/, "") } : { kind: model.kind, url: model.url },
+        forWorker(model),
         {
           device,
           kv: "f16",
@@ -139,14 +173,25 @@ export class Session {
       this.waterfall.at(-1).end = performance.now() - began;
       this.#tabInfo = info;
       this.#silences = 0;
+      if (isOwn(model)) this.#loaded(model, info);
       if (this.place === "tab") this.#ready(info);
     } catch (error) {
       if (this.#loading !== load) return;
       this.#loading = null;
+      if (error.code === "bad_model") this.models = this.models.filter((m) => m !== model || m.loaded);
       if (this.place !== "tab") return;
       if (error.code === "cancelled") this.#show("idle", { progress: null });
       else this.#failed(error);
     }
+  }
+
+  // loaded notes what is known of a model of the reader's own only now.
+  #loaded(model, info) {
+    model.bits = bitsOf(info.weights);
+    if (model.kind === "files") return;
+    model.bytes = this.waterfall.reduce((most, row) => Math.max(most, row.phase === "download" ? row.bytes : 0), model.bytes ?? 0);
+    model.loaded = true;
+    this.#remember();
   }
 
   // cancelLoad asks the worker to stop loading, and ends the worker when it does not.
@@ -270,4 +315,28 @@ export class Session {
   #change() {
     for (const fn of this.#listeners.change) fn();
   }
+}
+
+export const isOwn = (model) => ["files", "url", "hub"].includes(model?.kind);
+
+// forWorker is the part of the protocol's load message that says which model.
+function forWorker(model) {
+  switch (model.kind) {
+    case "synthetic":
+      return { kind: "synthetic", name: model.id.replace(/^synthetic:/, "") };
+    case "files":
+      return { kind: "files", name: model.title, files: model.files };
+    case "hub":
+      return { kind: "hub", url: `https://${model.site}`, name: model.repo, revision: model.revision };
+  }
+  return { kind: model.kind, url: model.url };
+}
+
+// remembered lists the models at addresses that were loaded before. What is stored may be of any shape.
+function remembered() {
+  const list = settings.get("addresses");
+  const text = (v) => typeof v === "string" && v.length < 4096;
+  return (Array.isArray(list) ? list : [])
+    .filter((m) => m && text(m.id) && text(m.name) && (m.kind === "hub" ? text(m.site) && text(m.repo) && text(m.revision) : m.kind === "url" && text(m.url)))
+    .map((m) => ({ ...m, loaded: true }));
 }

@@ -123,10 +123,12 @@ export class States {
     const https = location.protocol === "http:" && { text: t("openHttps", { url: secureURL() }), run: () => location.assign(secureURL()) };
     const retry = offer("tryAgain", () => session.load());
     const models = session.models.length > 1 && offer("chooseModel", this.#open.models);
+    const other = offer("chooseModel", this.#open.models);
     const { error } = session;
     if (session.phase === "error") {
       const name = session.model?.name ?? "";
       const { need, have, file } = error.detail ?? {};
+      const details = error.message && t("brokenExpected", { message: error.message });
       const cpu = offer("useCpu", () => session.load("cpu"));
       const cases = {
         server_gone: () => say("server-gone", "problem",
@@ -140,8 +142,15 @@ export class States {
           sentences(need && have ? t("noMemory", { name, need: bytes(need, true), have: bytes(have, true) }) : t("noMemoryUnknown", { name }), t("noMemoryNext")),
           models, offer("memorySettings", this.#open.settings), server),
         broken_file: () => say("broken-file", "problem",
-          sentences(t("broken", { file: file ?? "" }), error.message && t("brokenExpected", { message: error.message })),
+          sentences(t("broken", { file: file ?? "" }), details),
           offer("fetchAgain", () => session.load()), models),
+        bad_model: () => say("bad-model", "problem", t("badModel", { message: error.message }), other, server),
+        file_missing: () => say("file-missing", "problem", sentences(t("fileMissing", { file: file ?? "" }), details), retry, other),
+        file_refused: () => say("file-refused", "problem", sentences(t("fileRefused", { file: file ?? "" }), details), retry, other),
+        file_changed: () => say("file-changed", "problem", sentences(t("fileChanged", { file: file ?? "" }), details), other),
+        no_ranges: () => say("no-ranges", "problem", sentences(t("noRanges", { file: file ?? "" }), t("downloadAndOpen")), other),
+        unreachable: () => say("unreachable", "problem", sentences(t("unreachable", { file: file ?? "" }), t("downloadAndOpen")), retry, other),
+        network_failed: () => say("network-failed", "problem", sentences(t("networkFailed", { file: file ?? "" }), details), retry, other),
         device_lost: () => say("device-lost", "problem",
           sentences(t("lost"), session.losses >= LOSSES_OFTEN && t("lostOften", { n: session.losses })),
           this.#chat.messages.at(-1)?.error?.code === "device_lost" && offer("reloadRegenerate", () => this.#open.reload()), offer("reload", () => session.load()),
