@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -430,6 +431,15 @@ func TestFullDiskIsToldBeforeTheDownload(t *testing.T) {
 	_, err := h.Pull(t.Context(), mustName(t, "hf:org/name:model.safetensors"), PullOptions{})
 	if err == nil || !strings.Contains(err.Error(), "model.safetensors needs 4.295e+09 GiB more, and "+h.Cache+" has ") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestFullDiskIsToldPlainly(t *testing.T) {
+	t.Parallel()
+	d := &download{h: &Hub{Cache: "/cache"}, f: File{Path: "model.safetensors", Size: 3 << 30}}
+	err := d.diskError(&fs.PathError{Op: "write", Path: "/cache/x", Err: syscall.ENOSPC})
+	if got, want := err.Error(), "no space is left on the disk of /cache; model.safetensors needs 3 GiB"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
