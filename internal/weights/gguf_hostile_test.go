@@ -205,7 +205,7 @@ func TestHostileGGUFTensors(t *testing.T) {
 	wantWords(t, err, v, "Q5_0", "want a vector")
 }
 
-// readAll reads every tensor of a source.
+// readAll reads every tensor of a source, in pieces as internal/model does.
 func readAll(t testing.TB, src Source) error {
 	for _, s := range Tensors(src.Config()) {
 		if s.Vector {
@@ -218,7 +218,7 @@ func readAll(t testing.TB, src Source) error {
 		if err != nil {
 			return err
 		}
-		for lo, hi := range Pieces(src, s.Name, info, 1<<20) {
+		for lo, hi := range Pieces(src, s.Name, info, 8<<20) {
 			if _, err := src.Rows(t.Context(), s.Name, lo, hi); err != nil {
 				return err
 			}
