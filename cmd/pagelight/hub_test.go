@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,16 +20,8 @@ import (
 // hubWithBundle is a hub whose one repository is the built-in model, and an environment in which it is the hub.
 func hubWithBundle(t testing.TB) *hubtest.Server {
 	t.Helper()
-	files := map[string][]byte{"README.md": []byte("---\nlanguage: en\nlicense: apache-2.0\n---\n# A model\n")}
-	names, err := fs.Glob(builtin.FS(), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if files[name], err = fs.ReadFile(builtin.FS(), name); err != nil {
-			t.Fatal(err)
-		}
-	}
+	files := hubtest.FilesOf(t, builtin.FS())
+	files["README.md"] = []byte("---\nlanguage: en\nlicense: apache-2.0\n---\n# A model\n")
 	return useHub(t, hubtest.New(t, files))
 }
 

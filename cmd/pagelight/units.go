@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/pagelight/pagelight/internal/hub"
 )
 
 // byteSize is a number of bytes that a person may write as 512M or 2.5G (powers of 1,024).
@@ -31,14 +33,7 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 
 // String writes a byteSize for people.
 func (b byteSize) String() string {
-	v := float64(b)
-	for _, unit := range []string{"B", "KiB", "MiB"} {
-		if v < 1024 {
-			return fmt.Sprintf("%.4g %s", v, unit)
-		}
-		v /= 1024
-	}
-	return fmt.Sprintf("%.4g GiB", v)
+	return hub.FormatSize(int64(b))
 }
 
 // isTerminal says whether a reader or writer is a terminal.

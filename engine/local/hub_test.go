@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"io/fs"
 	"strings"
 	"testing"
 
@@ -14,17 +13,7 @@ import (
 
 // TestModelOfTheHub: opening asks no network; Pull does, and tells how far it is.
 func TestModelOfTheHub(t *testing.T) {
-	files := map[string][]byte{}
-	names, err := fs.Glob(builtin.FS(), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if files[name], err = fs.ReadFile(builtin.FS(), name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := hubtest.New(t, files)
+	s := hubtest.New(t, hubtest.FilesOf(t, builtin.FS()))
 	for name, value := range map[string]string{"HF_ENDPOINT": s.URL, "HF_HOME": t.TempDir(), "HF_HUB_CACHE": "", "HF_HUB_OFFLINE": "", "HF_TOKEN": ""} {
 		t.Setenv(name, value)
 	}

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,25 +12,9 @@ import (
 	"github.com/pagelight/pagelight/internal/hub/hubtest"
 )
 
-// bundleFiles are the files of a packed model.
-func bundleFiles(t testing.TB) map[string][]byte {
-	t.Helper()
-	files := map[string][]byte{}
-	names, err := fs.Glob(builtin.FS(), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if files[name], err = fs.ReadFile(builtin.FS(), name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files
-}
-
 func TestPullOfABundleTakesWhatTheManifestNames(t *testing.T) {
 	t.Parallel()
-	files := bundleFiles(t)
+	files := hubtest.FilesOf(t, builtin.FS())
 	named := len(files)
 	files["0000.bin"], files["README.md"] = hubtest.Noise(10, 1), []byte("# A bundle")
 	f := hubtest.New(t, files)

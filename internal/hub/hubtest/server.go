@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -257,6 +258,22 @@ func Noise(n int, seed uint32) []byte {
 		b[i] = byte(seed >> 24)
 	}
 	return b
+}
+
+// FilesOf are the files in the root of a file system.
+func FilesOf(t testing.TB, fsys fs.FS) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	names, err := fs.Glob(fsys, "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if files[name], err = fs.ReadFile(fsys, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
 }
 
 // Checkpoint is a repository with a model in one file, and copies of it that nobody wants here.
