@@ -180,7 +180,7 @@ func TestModelsThatDoNotOpen(t *testing.T) {
 		{"/no/such/folder", []string{"/no/such/folder", "no such folder or file", "builtin"}},
 		{"synthetic:other", []string{"synthetic:other", "synthetic:ernie-4.5-0.3b"}},
 		{empty, []string{empty, "config.json is missing"}},
-		{other, []string{other, "neither a folder nor"}},
+		{other, []string{other, "neither a folder, nor"}},
 	} {
 		fails(t, exitModel, "", c.says, "generate", "--model", c.model, "--prompt", "x", "--device", "cpu")
 		fails(t, exitModel, "", c.says, "tokenize", "--model", c.model)
