@@ -42,9 +42,7 @@ func TestModelOfTheHubFromPullToRm(t *testing.T) {
 	if r := pagelight(t, "", "list"); r.code != exitOK || r.stdout != "" || !strings.Contains(r.stderr, "no models in ") {
 		t.Errorf("list of nothing: %+v", r)
 	}
-	for _, args := range [][]string{{"show", model}, {"plan", model}} {
-		fails(t, exitModel, "", []string{"hf:org/name is not in the cache", "pagelight pull hf:org/name"}, args...)
-	}
+	fails(t, exitModel, "", []string{"hf:org/name is not in the cache", "pagelight pull hf:org/name"}, "show", model)
 	fails(t, exitModel, "", []string{"hf:org/name is not in the cache"}, "rm", "--yes", model)
 	if s.Count("/resolve/") > 0 {
 		t.Error("something was downloaded that nobody asked for")
@@ -97,6 +95,7 @@ func TestModelOfTheHubFromPullToRm(t *testing.T) {
 		t.Error("is still there")
 	}
 	fails(t, exitModel, "", []string{"is not in the cache", "HF_HUB_OFFLINE is set"}, "generate", "--model", model, "--prompt", "x")
+	fails(t, exitModel, "", []string{"is not in the cache", "HF_HUB_OFFLINE is set"}, "plan", model)
 }
 
 // TestGGUFOfTheHub: one file of several is chosen by its quantization, pulled, shown and run.
@@ -135,6 +134,42 @@ func TestGGUFOfTheHub(t *testing.T) {
 	}
 	fails(t, exitModel, "", []string{"is not in the cache"}, "show", model)
 	succeeds(t, "", "show", "hf:org/name:Q4_0")
+}
+
+// TestPlanBeforeTheDownload: the numbers are those of the model on the disk, and next to nothing is fetched.
+func TestPlanBeforeTheDownload(t *testing.T) {
+	gguf, err := os.ReadFile("../../internal/weights/testdata/gguf/ernie-s-q8_0.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		files map[string][]byte
+		local string
+	}{
+		"bundle":      {hubtest.FilesOf(t, builtin.FS()), "builtin"},
+		"safetensors": {hubtest.FilesOf(t, os.DirFS("../../internal/model/testdata/ernie-gptq")), "../../internal/model/testdata/ernie-gptq"},
+		"gguf":        {map[string][]byte{"a.gguf": gguf}, "../../internal/weights/testdata/gguf/ernie-s-q8_0.gguf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			useHub(t, hubtest.New(t, c.files))
+			for _, quant := range []string{"none", "q4"} {
+				var got, want planReport
+				for model, to := range map[string]*planReport{"hf:org/name": &got, c.local: &want} {
+					if err := json.Unmarshal([]byte(succeeds(t, "", "plan", "--json", "--quant", quant, model)), to); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got.Model, want.Model = "", ""; fmt.Sprint(got) != fmt.Sprint(want) || got.Weights == 0 {
+					t.Errorf("%s: %+v, want %+v", quant, got, want)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(os.Getenv("HF_HOME"), "hub")); err == nil {
+				t.Error("something was downloaded")
+			}
+		})
+	}
+	useHub(t, hubtest.New(t, hubtest.Checkpoint()))
+	fails(t, exitModel, "", []string{"there is no repository org/other"}, "plan", "hf:org/other")
 }
 
 // TestCommandsDownloadWhatTheyOpen tells where there is no terminal what they do, in lines.

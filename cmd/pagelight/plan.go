@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/pagelight/pagelight/engine/local"
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/cpu"
+	"github.com/pagelight/pagelight/internal/hub"
 )
 
 type planCmd struct {
@@ -30,7 +32,8 @@ type planCmd struct {
 
 // Help explains what the numbers are.
 func (planCmd) Help() string {
-	return `Says what a model needs before anything is downloaded or put on a device. No device is needed.
+	return `Says what a model needs before anything is downloaded or put on a device. No device is needed. Of a model of the Hugging
+Face hub that is not in the cache, only the headers are read.
 The numbers are those by which "serve" with the same flags divides its budget on a device of that kind. Whether a device
 really grants them is seen only then: WebGPU tells limits, not how much memory is free.
 The exit code is 3 when the model does not fit.`
@@ -47,6 +50,14 @@ type planReport struct {
 // Run prints the plan.
 func (c *planCmd) Run(a *app) error {
 	src, err := local.OpenModel(c.Model, c.Quant, nil)
+	if missing := (*hub.NotCachedError)(nil); errors.As(err, &missing) {
+		var h *hub.Hub
+		if h, err = newHub(); err == nil && h.Offline {
+			err = fmt.Errorf("%w (HF_HUB_OFFLINE is set)", missing)
+		} else if err == nil {
+			src, err = local.OpenHeaders(a.ctx, c.Model, c.Quant)
+		}
+	}
 	if err != nil {
 		return modelError{err}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/internal/hub"
+	"github.com/pagelight/pagelight/internal/weights"
 )
 
 // findInHub gives the path of a model of the Hugging Face hub in the cache. It asks no network.
@@ -28,6 +29,55 @@ func findInHub(model string) (string, error) {
 		return "", fmt.Errorf("model %s: %s is no model; name a .gguf file, or leave the file out", model, n.File)
 	}
 	return found.Path, nil
+}
+
+// OpenHeaders opens a model of the Hugging Face hub where it is, for planning: of its files only the ranges are fetched that
+// tell what its tensors are. It must not be used to run a model, for what is read is not checked against hashes. ctx holds
+// until the source is closed.
+func OpenHeaders(ctx context.Context, model, quantization string) (weights.Source, error) {
+	policy, err := quantPolicy(quantization, nil)
+	if err != nil {
+		return nil, err
+	}
+	n, err := hub.ParseName(model)
+	if err != nil {
+		return nil, err
+	}
+	h, err := hub.FromEnv(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	r, err := h.Remote(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	var src weights.Source
+	switch r.Format {
+	case hub.FormatBundle:
+		src, err = weights.OpenBundle(ctx, weights.FSStore(r))
+	case hub.FormatSafetensors:
+		src, err = weights.OpenFS(r, n.Repo)
+	case hub.FormatGGUF:
+		src, err = openRemoteGGUF(ctx, r)
+	default:
+		err = fmt.Errorf("model %s: %s is no model; name a .gguf file, or leave the file out", model, n.File)
+	}
+	if err != nil || policy == nil {
+		return src, err
+	}
+	return weights.Quantized(src, policy), nil
+}
+
+func openRemoteGGUF(ctx context.Context, r *hub.Remote) (weights.Source, error) {
+	var parts []weights.Blob
+	for _, name := range r.Parts {
+		f, err := r.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, f.(weights.Blob))
+	}
+	return weights.OpenGGUF(ctx, r.Parts[0], parts...)
 }
 
 // Pull downloads a model of the Hugging Face hub, "hf:ORG/NAME[@REVISION][:FILE]", into the cache that Hugging Face's own

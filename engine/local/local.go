@@ -62,26 +62,33 @@ func Open(ctx context.Context, o Options) (*engine.Engine, error) {
 // OpenModel opens a model by name, to be quantized while it is read if quant ("none", "q8", "q4") says so. log, which may
 // be nil, hears of matrices that need smaller groups than the others.
 func OpenModel(model, quantization string, log *slog.Logger) (weights.Source, error) {
-	note := func(name string, f quant.Format) {
-		if log != nil {
-			log.Warn("columns are no multiple of the quantization group; using a smaller one", "tensor", name, "format", f)
-		}
-	}
-	var policy weights.Policy
-	switch quantization {
-	case "", "none":
-	case "q8":
-		policy = weights.PolicyQ8(note)
-	case "q4":
-		policy = weights.PolicyQ4(note)
-	default:
-		return nil, fmt.Errorf("quant %q: must be none, q8 or q4", quantization)
+	policy, err := quantPolicy(quantization, log)
+	if err != nil {
+		return nil, err
 	}
 	src, err := openSource(model)
 	if err != nil || policy == nil {
 		return src, err
 	}
 	return weights.Quantized(src, policy), nil
+}
+
+// quantPolicy is the policy of that name; nil for "none".
+func quantPolicy(quantization string, log *slog.Logger) (weights.Policy, error) {
+	note := func(name string, f quant.Format) {
+		if log != nil {
+			log.Warn("columns are no multiple of the quantization group; using a smaller one", "tensor", name, "format", f)
+		}
+	}
+	switch quantization {
+	case "", "none":
+		return nil, nil
+	case "q8":
+		return weights.PolicyQ8(note), nil
+	case "q4":
+		return weights.PolicyQ4(note), nil
+	}
+	return nil, fmt.Errorf("quant %q: must be none, q8 or q4", quantization)
 }
 
 func openSource(model string) (weights.Source, error) {
