@@ -159,6 +159,9 @@ func checkGolden(t *testing.T, c *Client, name, device string) {
 			t.Fatal(err)
 		}
 		worst := compare(t, g.Name+" prompt", logits, ref)
+		if len(g.Greedy) == 0 { // the two best ids after the prompt are too close to tell
+			continue
+		}
 		rest, err := want.Float32s(g.Name + ".greedy_logits")
 		if err != nil {
 			t.Fatal(err)
