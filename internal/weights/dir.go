@@ -118,9 +118,6 @@ func openDir(fsys fs.FS, at, name string) (_ Source, err error) {
 	if err := Check(d); err != nil {
 		return nil, err
 	}
-	for _, p := range d.packed {
-		d.cfg.Reordered = d.cfg.Reordered || p.m.shuffled
-	}
 	return d, nil
 }
 
@@ -488,6 +485,9 @@ func deviceBytes(src Source) int64 {
 		}
 		if info, err := src.Info(t.Name); err == nil {
 			n += int64(info.Rows) * int64(info.Format.RowBytes(info.K)+info.Format.ScaleBytes(info.K))
+			if src.Config().Reordered {
+				n += 4 * int64(info.K) // the order of its columns, at most: to know it, files would have to be read
+			}
 		}
 	}
 	return n
