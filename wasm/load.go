@@ -176,7 +176,8 @@ const (
 	codeBrokenFile = "broken_file"
 	codeNoWebGPU   = "no_webgpu"
 	codeInsecure   = "insecure_origin"
-	codeBadModel   = "bad_model"
+	codeBadModel   = "bad_model"   // what was read cannot be loaded
+	codeNotAModel  = "not_a_model" // nor was it meant to be
 )
 
 // wireError gives the errors of the worker's own messages their codes; the rest is left to internal/openai.
@@ -195,7 +196,11 @@ func wireError(err error) error {
 		e.Detail.File = read.file
 		return e
 	case errors.As(err, &bad):
-		return openai.NewError(422, codeBadModel, "", bad.Error())
+		e := openai.NewError(422, codeBadModel, "", bad.Error())
+		if e.Detail.File = bad.file; errors.Is(err, weights.ErrNotAModel) {
+			*e.Detail.Code = codeNotAModel
+		}
+		return e
 	case errors.As(err, &shard):
 		file = shard.File
 	case errors.As(err, &missing):

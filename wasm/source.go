@@ -37,7 +37,10 @@ type arrival interface {
 }
 
 // modelError says that files are no model that can be loaded.
-type modelError struct{ err error }
+type modelError struct {
+	file string // or what the whole is called
+	err  error
+}
 
 func (e *modelError) Error() string { return strings.TrimPrefix(e.err.Error(), "weights: ") }
 
@@ -89,7 +92,7 @@ func (w *worker) openFiles(ctx context.Context, m *modelFields, downloading func
 	src, err := weights.OpenFiles(ctx, fsys, at, names)
 	var read *fileError
 	if err != nil && !errors.As(err, &read) && ctx.Err() == nil {
-		err = &modelError{err}
+		err = &modelError{at, err}
 	}
 	return src, fsys, err
 }

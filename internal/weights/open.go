@@ -2,12 +2,16 @@ package weights
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 )
+
+// ErrNotAModel says that among some files there is none with which a model begins.
+var ErrNotAModel = errors.New("a model is a .gguf file, or a folder with config.json, the tokenizer and .safetensors files")
 
 // OpenFiles opens the one model among files that somebody picked, or that a repository lists: a GGUF file with all of its parts, a
 // Hugging Face folder, or a bundle. names are their slash-separated paths in fsys, which need not be able to list them; at says
@@ -75,17 +79,16 @@ func beginsModel(file string) bool {
 
 // noModel says what some files are, and what would do.
 func noModel(at string, names []string) error {
-	const want = "a model is a .gguf file, or a folder with config.json, the tokenizer and .safetensors files"
 	for _, name := range names {
 		if isSafetensors(name) {
-			return fmt.Errorf("weights: %s: is the weights of a model alone; open the folder that has config.json and the tokenizer beside them", path.Base(name))
+			return fmt.Errorf("weights: %s: is the weights of a model alone: %w", path.Base(name), ErrNotAModel)
 		}
 	}
 	switch len(names) {
 	case 0:
-		return fmt.Errorf("weights: %s: holds no files; %s", at, want)
+		return fmt.Errorf("weights: %s: holds no files: %w", at, ErrNotAModel)
 	case 1:
-		return fmt.Errorf("weights: %s: is no model; %s", path.Base(names[0]), want)
+		return fmt.Errorf("weights: %s: is no model: %w", path.Base(names[0]), ErrNotAModel)
 	}
-	return fmt.Errorf("weights: %s: none of %d files begins a model; %s", at, len(names), want)
+	return fmt.Errorf("weights: %s: none of %d files begins a model: %w", at, len(names), ErrNotAModel)
 }

@@ -1,7 +1,7 @@
 // The page: makes its parts and connects them. Nothing here needs the engine; it is loaded after the first paint.
-import { $, t, announce, count, label, language, onLanguage, setLanguage, translate } from "./ui.js";
+import { $, t, announce, bytes, count, label, language, onLanguage, setLanguage, translate } from "./ui.js";
 import * as settings from "./settings.js";
-import { Session } from "./session.js";
+import { Session, isOwn } from "./session.js";
 import { Chat } from "./chat.js";
 import { MessageList } from "./messages.js";
 import { Composer } from "./composer.js";
@@ -52,7 +52,7 @@ function showTheme() {
 function showHeader() {
   const { model, info, place } = session;
   const name = session.modelName || t("noModel");
-  const tags = place === "tab" ? [model?.bits, model?.bytes ? `${Math.round(model.bytes / 1e6)}\u00a0MB` : null] : [info?.weights?.split(",")[0]];
+  const tags = place === "tab" ? [model?.bits, model?.bytes ? bytes(model.bytes) : null] : [info?.weights?.split(",")[0]];
   $("#model-name").textContent = name;
   $("#model-more").textContent = tags.filter(Boolean).join(" · ");
   const adapter = adapterName(session) || t(place === "server" ? "placeServer" : session.adapter && !session.adapter.available ? "noAdapterChip" : "unknownAdapter");
@@ -71,7 +71,8 @@ function showWelcome(name) {
   $("#welcome-title").textContent = t(place === "tab" ? "welcomeTab" : "welcomeServer");
   $("#welcome-privacy").textContent = t(place === "tab" ? "privacyTab" : "privacyServer");
   const note = place === "tab" && model?.kind === "synthetic" || info?.synthetic ? "syntheticNote" : place === "tab" && model?.note === "demo" ? "demoNote" : "modelNote";
-  $("#welcome-note").textContent = session.modelName ? t(note, { name }) : "";
+  const failed = session.phase === "error" && place === "tab" && isOwn(model); // it may be no model at all
+  $("#welcome-note").textContent = session.modelName && !failed ? t(note, { name }) : "";
 }
 
 function showConversation() {

@@ -178,7 +178,7 @@ export class Session {
     } catch (error) {
       if (this.#loading !== load) return;
       this.#loading = null;
-      if (error.code === "bad_model") this.models = this.models.filter((m) => m !== model || m.loaded);
+      if (["bad_model", "not_a_model"].includes(error.code)) this.models = this.models.filter((m) => m !== model || m.loaded);
       if (this.place !== "tab") return;
       if (error.code === "cancelled") this.#show("idle", { progress: null });
       else this.#failed(error);

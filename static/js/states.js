@@ -144,6 +144,7 @@ export class States {
         broken_file: () => say("broken-file", "problem",
           sentences(t("broken", { file: file ?? "" }), details),
           offer("fetchAgain", () => session.load()), models),
+        not_a_model: () => say("not-a-model", "problem", t("notAModel", { file: file ?? "" }), other, server),
         bad_model: () => say("bad-model", "problem", t("badModel", { message: error.message }), other, server),
         file_missing: () => say("file-missing", "problem", sentences(t("fileMissing", { file: file ?? "" }), details), retry, other),
         file_refused: () => say("file-refused", "problem", sentences(t("fileRefused", { file: file ?? "" }), details), retry, other),

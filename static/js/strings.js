@@ -118,6 +118,7 @@ export const strings = {
   broken: ["The file {file} is damaged or missing.", "文件 {file} 已损坏或缺失。"],
   brokenExpected: ["Details: {message}", "详情：{message}"],
   loadFailed: ["The model could not be loaded: {message}", "无法加载模型：{message}"],
+  notAModel: ["{file} is no model. A model is a .gguf file, or a folder with config.json, the tokenizer and .safetensors files.", "{file} 不是模型。模型应为 .gguf 文件，或包含 config.json、分词器和 .safetensors 文件的文件夹。"],
   badModel: ["This cannot be used as a model. {message}", "这不能作为模型使用。{message}"],
   fileMissing: ["There is no file {file} at this address.", "该地址没有文件 {file}。"],
   fileRefused: ["The server does not give {file} to this page: it may need an account or a key.", "服务器拒绝向本页提供 {file}：可能需要账号或密钥。"],
