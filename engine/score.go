@@ -58,12 +58,15 @@ func (e *Engine) NLL(ctx context.Context, ids []int32) (float64, error) {
 	sum := 0.0
 	_, err := e.Logits(ctx, LogitsRequest{TokenIDs: ids}, func(pos int, row []float32) error {
 		if pos+1 < len(ids) {
-			sum += logSumExp(row) - float64(row[ids[pos+1]])
+			sum += NegativeLogLikelihood(row, ids[pos+1])
 		}
 		return nil
 	})
 	return sum, err
 }
+
+// NegativeLogLikelihood is that of a token, in nats, under the softmax of a row of logits.
+func NegativeLogLikelihood(row []float32, id int32) float64 { return logSumExp(row) - float64(row[id]) }
 
 // logSumExp is log(sum(exp(x))), computed around the largest element.
 func logSumExp(x []float32) float64 {

@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 		"internal/weights", "internal/quant",
 	},
 	"internal/calibrate": {
-		"internal/gpu", "internal/runner", "internal/model", "internal/sched", "internal/kvcache", "internal/weights", "internal/quant",
+		"internal/gpu", "internal/kernels", "internal/planner", "internal/runner", "internal/model", "internal/sched", "internal/kvcache", "internal/weights", "internal/quant",
 	},
 	"engine": {
 		"internal/gpu", "internal/runner", "internal/planner", "internal/kernels", "internal/model", "internal/weights", "internal/quant", "internal/sched",
@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"internal/loadtest":       {},
 	"internal/hub":            {"internal/weights"},
 	"internal/hub/hubtest":    {},
+	"internal/pack":           {"internal/calibrate", "internal/gpu", "internal/quant", "internal/weights"},
 
 	"engine/local": {
 		"engine", "internal/gpu", "internal/gpu/cpu", "internal/gpu/wgpunative", "internal/weights", "internal/quant",
@@ -72,7 +73,7 @@ var mayImport = map[string][]string{
 	"cmd/pagelight": {
 		"engine", "engine/local", "host", "static", "internal/weights", "internal/quant", "internal/conformance",
 		"internal/builtin", "internal/gpu", "internal/gpu/wgpunative", "internal/gpu/cpu", "internal/site", "internal/kernels",
-		"internal/openai", "internal/loadtest", "internal/hub",
+		"internal/openai", "internal/loadtest", "internal/hub", "internal/calibrate", "internal/pack",
 	},
 }
 
@@ -89,6 +90,7 @@ var onlyIn = map[string][]string{
 	"github.com/vbauerster":      {"cmd/pagelight"},
 	"github.com/alecthomas":      {"cmd/pagelight"},
 	"github.com/chromedp":        {"internal/browsertest"},
+	"go.yaml.in":                 {"internal/pack"},
 	"golang.org/x/term":          {"cmd/pagelight"},
 	"golang.org/x/sys":           {"internal/gpu/wgpunative", "engine/local"},
 	"golang.org/x/text":          {"internal/tokenizer"},

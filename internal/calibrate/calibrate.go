@@ -14,8 +14,10 @@ import (
 	"sync"
 
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/model"
+	"github.com/pagelight/pagelight/internal/planner"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/runner"
 	"github.com/pagelight/pagelight/internal/sched"
@@ -92,8 +94,12 @@ func Windows(ids []int32, length, limit int) ([][]int32, error) {
 	return all, nil
 }
 
-// Open puts a model on a device, to be run over the windows. Device and source stay the caller's.
-func Open(ctx context.Context, dev gpu.Device, src weights.Source, windows [][]int32, budget int64) (*Calibrator, error) {
+// logitRows is the number of rows of logits in a step.
+const logitRows = 64
+
+// Open puts a model on a device, to be run over the windows, with as much memory as one window needs. Device and source stay the
+// caller's.
+func Open(ctx context.Context, dev gpu.Device, src weights.Source, windows [][]int32) (*Calibrator, error) {
 	longest := 0
 	for _, w := range windows {
 		longest = max(longest, len(w))
@@ -101,8 +107,17 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, windows [][]i
 	if longest == 0 {
 		return nil, fmt.Errorf("calibrate: %w: it has no tokens", ErrText)
 	}
+	asLoaded, q4 := planner.SourceBytes(src)
+	need, err := planner.Make(planner.Request{ // with no budget: it says what there has to be
+		Config: src.Config(), WeightBytes: asLoaded, Q4Bytes: q4, KV: quant.KVF32, Device: dev.Info().Name, Limits: dev.Limits(),
+		Tuning: kernels.TuningFor(dev.Info()), MaxModelLen: longest, MaxSeqs: 1, MaxTokens: longest, MaxLogits: min(longest, logitRows),
+		NumTokens: src.Config().VocabSize,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("calibrate: %w", err)
+	}
 	r, err := runner.Open(ctx, dev, src, runner.Config{
-		KV: quant.KVF32, Budget: budget, MaxModelLen: longest, MaxTokens: longest, MaxLogits: min(longest, 64), MaxSeqs: 1,
+		KV: quant.KVF32, Budget: need.Need, MaxModelLen: longest, MaxTokens: longest, MaxLogits: min(longest, logitRows), MaxSeqs: 1,
 		NumTokens: src.Config().VocabSize, Progress: func(string, int64, int64, string) {},
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func tokens(n, vocab int) []int32 {
 
 func open(t *testing.T, src weights.Source, windows [][]int32) *Calibrator {
 	t.Helper()
-	c, err := Open(context.Background(), device(t), src, windows, 1<<30)
+	c, err := Open(context.Background(), device(t), src, windows)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ const awqSteps = 20
 const awqGain = 0.01
 
 // awqRows is how many rows of a matrix Channels looks at while it tries exponents.
-const awqRows = 128
+const awqRows = 48
 
 // Channels searches the factors [K] by which to multiply the columns of matrices that share their inputs, before they are
 // quantized; the inputs are to be divided by them. Columns that large inputs multiply are then stored more exactly. As in AWQ (Lin et

@@ -29,6 +29,8 @@ type BundleOptions struct {
 	Summary string // how the weights were made, in words
 	Notice  string // licence and attribution, in words
 	Replace bool   // whether a bundle that is there may be replaced
+	// Temp is the folder to write in, which becomes the bundle at the end; whatever is there is removed. "" makes one beside the bundle.
+	Temp string
 	// ShardBytes is the size at which a shard is closed; 0 stands for 32 MiB, which is also the most.
 	ShardBytes int64
 }
@@ -68,14 +70,14 @@ func WriteBundle(ctx context.Context, src Source, dir string, opts BundleOptions
 	if err := Check(src); err != nil {
 		return err
 	}
-	if err := mayWrite(dir, opts.Replace); err != nil {
+	if err := MayWriteBundle(dir, opts.Replace); err != nil {
 		return err
 	}
 	dir = filepath.Clean(dir)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), ".packing-*")
+	temp, err := tempDir(dir, opts.Temp)
 	if err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}
@@ -107,8 +109,16 @@ func WriteBundle(ctx context.Context, src Source, dir string, opts BundleOptions
 	return replaceDir(temp, dir)
 }
 
-// mayWrite refuses to replace what is no bundle, or a bundle without leave.
-func mayWrite(dir string, replace bool) error {
+// tempDir makes the folder to write in.
+func tempDir(dir, temp string) (string, error) {
+	if temp == "" {
+		return os.MkdirTemp(filepath.Dir(dir), ".packing-*")
+	}
+	return temp, errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o755))
+}
+
+// MayWriteBundle says whether WriteBundle would take the directory: it refuses to replace what is no bundle, or a bundle without leave.
+func MayWriteBundle(dir string, replace bool) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return nil

@@ -48,7 +48,7 @@ type scaled struct {
 	by Scaling
 }
 
-// Scaled multiplies tensors of a checkpoint of floats. Matrices that it touches are f32 from then on.
+// Scaled multiplies tensors of a checkpoint. Matrices that it touches are f32 from then on.
 func Scaled(src Source, by Scaling) Source { return &scaled{Source: src, by: by} }
 
 func (s *scaled) touches(name string) bool {
@@ -60,11 +60,6 @@ func (s *scaled) Info(name string) (Info, error) {
 	info, err := s.Source.Info(name)
 	if err != nil || !s.touches(name) {
 		return info, err
-	}
-	switch info.Format.Kind {
-	case quant.F32, quant.F16, quant.BF16:
-	default:
-		return info, fmt.Errorf("weights: tensor %q is stored as %v: only floats can be scaled", name, info.Format)
 	}
 	info.Format = quant.Format{Kind: quant.F32}
 	return info, nil

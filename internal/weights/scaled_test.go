@@ -73,9 +73,6 @@ func TestScaled(t *testing.T) {
 	wantWords(t, err, matrix, "do not fit")
 	_, err = Scaled(src, Scaling{Rows: map[string][]float32{norm: columns[1:]}}).Vector(ctx, norm)
 	wantWords(t, err, norm, "do not fit")
-	packed := Quantized(src, PolicyQ8(nil))
-	_, err = Scaled(packed, Scaling{Columns: map[string][]float32{matrix: columns}}).Info(matrix)
-	wantWords(t, err, matrix, "q8", "only floats")
 }
 
 // Floats decodes quantized matrices as their format says.
