@@ -50,11 +50,9 @@ func (f Format) ccqShape() ccqShape {
 	panic(fmt.Sprintf("BUG: format %v has no convolutional codes", f))
 }
 
-// CCQWords is the number of code words of a group; code word i of it begins with weight i*CCQWindows.
+// CCQWords is the number of code words of a group. Each has as many weights as CCQWeights gives, but the last one of a group of CCQ275
+// and CCQ25, which has one.
 func (f Format) CCQWords() int { return f.ccqShape().words }
-
-// CCQWindows is the number of weights of a code word. The last one of a group of CCQ275 and CCQ25 has one weight.
-func (f Format) CCQWindows() int { return len(f.ccqShape().shifts) }
 
 // CCQLocalMax is the largest local scale.
 func (f Format) CCQLocalMax() uint32 { return f.ccqShape().local }

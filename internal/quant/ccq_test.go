@@ -111,15 +111,16 @@ func TestSetCCQ(t *testing.T) {
 		Decode(f, data, scales, k, got)
 		for i, v := range got {
 			g, n := i/CCQGroup, i%CCQGroup
-			code := codes[g*f.CCQWords()+n/f.CCQWindows()]
+			windows := len(f.ccqShape().shifts)
+			code := codes[g*f.CCQWords()+n/windows]
 			if kind == CCQ2 {
 				code = CCQ2Code(byte(code), scale, zero)
 			}
 			if l := f.CCQLocal(data, scales, g); l != locals[g] {
 				t.Fatalf("%v: local scale %d is %d, want %d", f, g, l, locals[g])
 			}
-			var windows [7]int32
-			if want := float32(f.CCQWeights(code, windows[:])[n%f.CCQWindows()]) * float32(locals[g]) * super; v != want {
+			var weights [7]int32
+			if want := float32(f.CCQWeights(code, weights[:])[n%windows]) * float32(locals[g]) * super; v != want {
 				t.Fatalf("%v: weight %d is %v, want %v", f, i, v, want)
 			}
 		}
