@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math"
+	"runtime"
 
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/quant"
@@ -35,8 +36,13 @@ func someFormats() []quant.Format {
 // common says whether a format is one of those that every variant is tried on.
 func common(f quant.Format) bool { return f.Kind <= quant.Q4 }
 
-// typical says whether a format stands for others that have the same lib file, in kernels that are slow to compile.
+// typical says whether a format stands for others that have the same lib file, in kernels that are slow to compile. The software
+// adapters of browsers take seconds for each, so there it is two: one of the scales in two levels, and one whose rows are no
+// whole words.
 func typical(f quant.Format) bool {
+	if runtime.GOOS == "js" {
+		return f.Kind == quant.Q6K || f.Kind == quant.CCQ275
+	}
 	switch f.Kind {
 	case quant.Q2, quant.Q4M, quant.Q2K, quant.Q3K, quant.Q4K, quant.Q5K:
 		return false
