@@ -255,3 +255,25 @@ func TestOwnModelFromDisk(t *testing.T) {
 	}
 	p.checkRequests(probe)
 }
+
+// TestOwnFoldersOfEveryKind drops checkpoints of each architecture and of other tools' quantization. They have no tokenizer: what
+// they compute is tested in internal/browsertest and internal/runner.
+func TestOwnFoldersOfEveryKind(t *testing.T) {
+	root := os.Getenv("PAGELIGHT_FIXTURES")
+	if root == "" {
+		t.Skip("SKIPPED: it needs PAGELIGHT_FIXTURES")
+	}
+	b := browsertest.Start(t, browsertest.None)
+	p := open(t, b, serveSite(t).url, plain)
+	p.waitState("ready")
+	for name, bits := range map[string]string{
+		"ernie": "16-bit", "ernie-bias-untied": "16-bit", "ernie-moe": "16-bit", "ernie-awq": "4-bit", "ernie-gptq": "4-bit",
+		"llama": "16-bit", "qwen2": "16-bit", "qwen3": "16-bit",
+	} {
+		p.drop(absolute(t, filepath.Join(root, "goldens", name)))
+		p.inUse(name)
+		if more := eval[string](p, `document.querySelector("#model-more").textContent`); !strings.Contains(more, bits) {
+			t.Errorf("beside the name of %s stands %q, want %s", name, more, bits)
+		}
+	}
+}

@@ -101,11 +101,13 @@ export class Session {
     await this.load();
   }
 
-  choose(model) {
+  async choose(model) {
     this.model = model;
     settings.set("model", model.id);
     this.#tabInfo = null;
-    return this.place === "tab" ? this.load() : this.use("tab");
+    if (this.place === "tab") return this.load();
+    if (this.#loading) await this.#abandon(); // of another model
+    return this.use("tab");
   }
 
   // openFiles loads a model from files of this machine: [{path, file}]. They are gone with the page.
