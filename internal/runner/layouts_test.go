@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -73,15 +75,44 @@ func openLayout(t *testing.T, src weights.Source, l checkpointtest.Layout, keep 
 func checkLossless(t *testing.T, dev gpu.Device, src weights.Source, ids []int32) {
 	want := logitsOf(t, dev, src, ids)
 	for _, group := range []int{32, 64, 128} {
+		own := weights.Quantized(src, weights.PolicyGroups(quant.Q4, group, nil))
 		t.Run(fmt.Sprintf("own/%d", group), func(t *testing.T) {
-			wantLogits(t, logitsOf(t, dev, weights.Quantized(src, weights.PolicyGroups(quant.Q4, group, nil)), ids), want, 2e-4)
+			wantLogits(t, logitsOf(t, dev, own, ids), want, 2e-4)
 		})
 		for _, method := range []string{"awq", "gptq"} {
 			t.Run(fmt.Sprintf("%s/%d", method, group), func(t *testing.T) {
 				l := checkpointtest.Layout{Method: method, Options: checkpointtest.Options{Bits: 4, Group: group}}
-				wantLogits(t, logitsOf(t, dev, openLayout(t, src, l, nil), ids), want, 2e-4)
+				got := openLayout(t, src, l, nil)
+				wantSameCodes(t, got, own)
+				wantLogits(t, logitsOf(t, dev, got, ids), want, 2e-4)
 			})
 		}
+	}
+}
+
+// wantSameCodes fails unless the linear layers have the same codes and scales.
+func wantSameCodes(t *testing.T, got, want weights.Source) {
+	t.Helper()
+	compared := 0
+	for _, s := range weights.Tensors(got.Config()) {
+		if !strings.HasSuffix(s.Name, "_proj.weight") {
+			continue
+		}
+		g, err := got.Rows(t.Context(), s.Name, 0, s.Rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := want.Rows(t.Context(), s.Name, 0, s.Rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(g.Data.Bytes, w.Data.Bytes) || !bytes.Equal(g.Scales.Bytes, w.Scales.Bytes) {
+			t.Errorf("%s differs from what is quantized here", s.Name)
+		}
+		compared++
+	}
+	if compared != 7*got.Config().NumLayers {
+		t.Errorf("%d matrices are compared", compared)
 	}
 }
 
@@ -169,6 +200,7 @@ func TestLayoutsGiveLogits(t *testing.T) {
 		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 4, Group: 16, Sym: true, Spread: true}},
 		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 8, Group: 64}},
 		{Method: "int-quantized", Options: checkpointtest.Options{Bits: 8, Sym: true}},
+		{Method: "gptq", Options: checkpointtest.Options{Bits: 3, Group: 64, Spread: true}},
 		{Method: "fp8", Options: checkpointtest.Options{Bits: 8, Group: 128}},
 	} {
 		for _, device := range []string{"cpu", "gpu"} {

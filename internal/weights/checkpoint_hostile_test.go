@@ -263,8 +263,7 @@ func mustJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// TestLoadingTakesLittleMemory reads a model whose matrices have 32 MiB, as a loader does, and looks at the heap: less than one
-// of them.
+// TestLoadingTakesLittleMemory reads matrices of 32 MiB, as a loader does, and looks at the heap: less than one of them.
 func TestLoadingTakesLittleMemory(t *testing.T) {
 	for _, l := range []checkpointtest.Layout{
 		{Method: "awq", Options: checkpointtest.Options{Bits: 4, Group: 128}},
@@ -291,13 +290,13 @@ func TestLoadingTakesLittleMemory(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&m)
 			base, most := m.HeapAlloc, uint64(0)
-			for _, s := range weights.Tensors(src.Config()) {
-				info, err := src.Info(s.Name)
+			for _, name := range []string{"model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"} {
+				info, err := src.Info(name)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for lo, hi := range weights.Pieces(src, s.Name, info, 4<<20) {
-					if _, err := src.Rows(t.Context(), s.Name, lo, hi); err != nil {
+				for lo, hi := range weights.Pieces(src, name, info, 4<<20) {
+					if _, err := src.Rows(t.Context(), name, lo, hi); err != nil {
 						t.Fatal(err)
 					}
 					runtime.ReadMemStats(&m)
@@ -313,7 +312,7 @@ func TestLoadingTakesLittleMemory(t *testing.T) {
 }
 
 // hollow writes a checkpoint whose tensors are all zeros, but for the groups of columns, and gives its size.
-func hollow(t *testing.T, dir string, c *weights.Config, l checkpointtest.Layout) int64 {
+func hollow(t testing.TB, dir string, c *weights.Config, l checkpointtest.Layout) int64 {
 	t.Helper()
 	var tensors []checkpointtest.Tensor
 	for _, s := range weights.Tensors(c) {
@@ -360,4 +359,40 @@ func hollow(t *testing.T, dir string, c *weights.Config, l checkpointtest.Layout
 		}
 	}
 	return int64(len(fsys["model.safetensors"].Data))
+}
+
+// BenchmarkUnpack reads a matrix of 16 million weights; the bytes are those on the device.
+func BenchmarkUnpack(b *testing.B) {
+	c := &weights.Config{
+		HiddenSize: 4096, IntermediateSize: 4096, NumLayers: 1, NumHeads: 32, NumKVHeads: 8, HeadDim: 128, VocabSize: 256,
+		MaxPositions: 4096, RMSNormEps: 1e-5, RopeTheta: 500000, TieEmbeddings: true, EOS: []int32{2}, BOS: 1,
+	}
+	for _, l := range []checkpointtest.Layout{
+		{Method: "awq", Options: checkpointtest.Options{Bits: 4, Group: 128}},
+		{Method: "gptq", Options: checkpointtest.Options{Bits: 4, Group: 128, Spread: true}},
+		{Method: "compressed-tensors", Options: checkpointtest.Options{Bits: 4, Group: 128}},
+	} {
+		b.Run(l.Method, func(b *testing.B) {
+			dir := b.TempDir()
+			hollow(b, dir, c, l)
+			src, err := weights.OpenDir(dir)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = src.Close() }() // only read
+			const name = "model.layers.0.mlp.up_proj.weight"
+			info, err := src.Info(name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(info.Rows * info.Format.RowBytes(info.K)))
+			for b.Loop() {
+				for lo, hi := range weights.Pieces(src, name, info, 4<<20) {
+					if _, err := src.Rows(b.Context(), name, lo, hi); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
 }

@@ -11,8 +11,9 @@ import (
 
 // gptq is the layout of AutoGPTQ and GPTQModel (AutoGPTQ/AutoGPTQ, auto_gptq/nn_modules/qlinear/qlinear_cuda_old.py), b bits:
 //
-//	qweight  i32 [in*b/32, out]                  32/b inputs of one output to a word, the first in the lowest bits
-//	qzeros   i32 [in/group rounded up, out*b/32] 32/b outputs to a word likewise
+//	qweight  i32 [in*b/32, out]                  inputs of one output, b bits each, the first in the lowest bits; codes of 3 bits
+//	                                             go on in the next word
+//	qzeros   i32 [in/group rounded up, out*b/32] outputs likewise
 //	scales   f16 [in/group rounded up, out]
 //	g_idx    i32 [in]                            the group of each input; without it, input/group
 //	weight[o, i] = (code - zero[g_idx[i], o]) * scale[g_idx[i], o]
@@ -27,7 +28,7 @@ type gptq struct {
 }
 
 // gptqKinds are the numbers of bits that a code may have.
-var gptqKinds = map[int]quant.Kind{4: quant.Q4, 8: quant.Q8}
+var gptqKinds = map[int]quant.Kind{2: quant.Q2, 3: quant.Q3, 4: quant.Q4, 8: quant.Q8}
 
 func newGPTQ(raw []byte) (scheme, error) {
 	var c struct {
@@ -48,7 +49,7 @@ func newGPTQ(raw []byte) (scheme, error) {
 	g := &gptq{bits: *c.Bits, desc: c.Desc}
 	var ok bool
 	if g.kind, ok = gptqKinds[g.bits]; !ok {
-		return nil, refuse("gptq with bits", g.bits, "4 and 8 are")
+		return nil, refuse("gptq with bits", g.bits, "2, 3, 4 and 8 are")
 	}
 	format := c.Format
 	if format == "" {
@@ -87,18 +88,20 @@ func (g *gptq) matrix(p *parts) (*packedMatrix, error) {
 		return nil, p.err
 	}
 	p.alone("qweight")
-	per := 32 / g.bits
-	m := &packedMatrix{k: q.shape[0] * per, rows: q.shape[1], size: g.group}
+	if q.shape[0]*32%g.bits != 0 {
+		p.fail("qweight", "has %d words for the inputs, which are no whole codes of %d bits", q.shape[0], g.bits)
+	}
+	m := &packedMatrix{k: q.shape[0] * 32 / g.bits, rows: q.shape[1], size: g.group}
 	if m.size == 0 {
 		m.size = m.k
 	}
-	if m.rows%per != 0 {
-		p.fail("qweight", "has %d outputs, want a multiple of %d", m.rows, per)
+	if m.rows*g.bits%32 != 0 {
+		p.fail("qweight", "has %d outputs, whose zero points of %d bits are no whole words", m.rows, g.bits)
 	}
 	groups := (m.k + m.size - 1) / m.size
 	m.codes = codes{t: q, bits: g.bits, byInput: true}
 	m.zeros = zeroPoints{layout: zeroByGroup, t: p.get("qzeros", "I32"), bits: g.bits, add: g.zeroAdd, tensor: p.module + ".qzeros"}
-	p.want("qzeros", m.zeros.t, []int{groups, m.rows / per})
+	p.want("qzeros", m.zeros.t, []int{groups, m.rows * g.bits / 32})
 	m.scales = p.floats("scales")
 	m.scales.groups, m.scales.byGroup = groups, true
 	p.want("scales", m.scales.t, []int{groups, m.rows})

@@ -31,8 +31,7 @@ func TestQuantizationRefused(t *testing.T) {
 		{"awq group 2^63", `{"quant_method":"awq","bits":4,"group_size":9223372036854775808}`, "group_size: a number 9223372036854775808 does not fit"},
 		{"awq group -2^62", `{"quant_method":"awq","bits":4,"group_size":-4611686018427387904}`, "group_size is -4611686018427387904"},
 		{"gptq no bits", `{"quant_method":"gptq","group_size":64}`, "bits is missing"},
-		{"gptq 2 bits", `{"quant_method":"gptq","bits":2,"group_size":64}`, "gptq with bits 2 is not supported; 4 and 8 are"},
-		{"gptq 3 bits", `{"quant_method":"gptq","bits":3,"group_size":64}`, "gptq with bits 3 is not supported; 4 and 8 are"},
+		{"gptq 5 bits", `{"quant_method":"gptq","bits":5,"group_size":64}`, "gptq with bits 5 is not supported; 2, 3, 4 and 8 are"},
 		{"gptq marlin", `{"quant_method":"gptq","bits":4,"group_size":64,"checkpoint_format":"marlin"}`, `gptq checkpoint_format "marlin" is not supported; gptq and gptq_v2 are`},
 		{"gptq is_marlin_format", `{"quant_method":"gptq","bits":4,"group_size":64,"is_marlin_format":true}`, `checkpoint_format "marlin"`},
 		{"gptq dynamic", `{"quant_method":"gptq","bits":4,"group_size":64,"dynamic":{"-:.*gate":{},"+:.*down.*":{"bits":8}}}`, `(dynamic) "+:.*down.*" is not supported`},
@@ -63,9 +62,9 @@ func TestQuantizationRefused(t *testing.T) {
 			wantWords(t, err, "some/config.json: quantization_config: ", c.says)
 		})
 	}
-	for file, says := range map[string]string{"quantize_config.json": "gptq with bits 3", "quant_config.json": "awq with bits 3"} {
+	for file, says := range map[string]string{"quantize_config.json": "gptq with bits 6", "quant_config.json": "awq with bits 6"} {
 		fsys, _ := smallModel(t)
-		fsys[file] = &fstest.MapFile{Data: []byte(`{"bits":3,"group_size":64}`)}
+		fsys[file] = &fstest.MapFile{Data: []byte(`{"bits":6,"group_size":64}`)}
 		_, err := OpenFS(fsys, "some")
 		wantWords(t, err, "some/"+file+": ", says)
 		// What config.json says comes first.

@@ -21,8 +21,8 @@ const stripRows = 32
 type unpacker struct {
 	strip  int // bytes of codes to read at a time, 0: stripBytes
 	m      *packedMatrix
-	order  []int32 // of the columns, nil: their own
-	groups []int32 // the stored group of each of the device's
+	from   []codePlace // where each column's code lies in a row, nil: in order
+	groups []int32     // the stored group of each of the device's
 
 	lo, hi int       // rows of the strip
 	codes  []byte    // as the file has them: lines of the strip, or rows
@@ -30,6 +30,18 @@ type unpacker struct {
 	zeros  []uint8   // likewise
 	raw    []byte    // what was read to make them
 	most   float32   // largest magnitude of the matrix's scales, 0 until it is needed
+}
+
+// codePlace is a code in a row of words. One of 3 bits may go on in the next word.
+type codePlace struct {
+	word  int32
+	shift uint8
+}
+
+// place is where the code of an input lies.
+func (c *codes) place(input int) codePlace {
+	bit := input * c.bits
+	return codePlace{word: int32(bit / 32), shift: uint8(bit % 32)}
 }
 
 // rows writes the rows lo to hi-1 of m.
@@ -69,7 +81,9 @@ func (u *unpacker) use(m *packedMatrix) error {
 		if err != nil {
 			return err
 		}
-		u.order = c.order
+		for _, i := range c.order {
+			u.from = append(u.from, m.codes.place(int(i)))
+		}
 		for g, n := range c.counts {
 			for range n / step {
 				u.groups = append(u.groups, int32(g))
@@ -77,6 +91,11 @@ func (u *unpacker) use(m *packedMatrix) error {
 		}
 		if len(u.groups)*step != m.k {
 			return m.errorf(*m.index, "g_idx", "changed while it was in use")
+		}
+	}
+	if u.from == nil && m.format.Kind == quant.Q3 {
+		for i := range m.k {
+			u.from = append(u.from, m.codes.place(i))
 		}
 	}
 	u.m = m
@@ -238,17 +257,13 @@ func (u *unpacker) readZeros(ctx context.Context) (err error) {
 	z, groups, rows := &u.m.zeros, u.m.scales.groups, u.m.rows
 	n := u.hi - u.lo
 	u.zeros = growTo(u.zeros, n*groups)
-	per := 1
-	if z.bits > 0 {
-		per = 32 / z.bits
-	}
-	whole := (u.hi + per - 1) / per // words of the outputs up to the strip's end
+	first, last := u.lo*z.bits/32, (u.hi*z.bits+31)/32 // words of the strip's outputs
 	switch z.layout {
 	case zeroSame:
 	case zeroAcross, zeroByGroup:
-		u.raw, err = readLines(ctx, z.t, u.raw, groups, rows/per*4, u.lo/per*4, whole*4)
+		u.raw, err = readLines(ctx, z.t, u.raw, groups, rows*z.bits/8, 4*first, 4*last)
 	case zeroByRow:
-		u.raw, err = readLines(ctx, z.t, u.raw, 1, 0, u.lo/per*4*groups, whole*4*groups)
+		u.raw, err = readLines(ctx, z.t, u.raw, 1, 0, 4*first*groups, 4*last*groups)
 	case zeroBytes:
 		u.raw, err = readLines(ctx, z.t, u.raw, 1, 0, u.lo*groups, u.hi*groups)
 	case zeroByteSame:
@@ -259,31 +274,36 @@ func (u *unpacker) readZeros(ctx context.Context) (err error) {
 	}
 	for row := range n {
 		for g := range groups {
-			u.zeros[row*groups+g] = z.at(u.raw, row, g, groups, whole-u.lo/per, per)
+			u.zeros[row*groups+g] = z.at(u.raw, row, g, groups, last-first)
 		}
 	}
 	return nil
 }
 
 // at is the zero point of a row of the strip and a group, among the codes from 0 on. words are those of the strip's outputs.
-func (z *zeroPoints) at(raw []byte, row, group, groups, words, per int) uint8 {
+func (z *zeroPoints) at(raw []byte, row, group, groups, words int) uint8 {
 	var stored uint32
-	mask := uint32(1)<<z.bits - 1
 	switch z.layout {
-	case zeroAcross:
-		stored = binary.LittleEndian.Uint32(raw[4*(group*words+row/per):]) >> (z.bits * awqOrder[row%per])
-	case zeroByGroup:
-		stored = binary.LittleEndian.Uint32(raw[4*(group*words+row/per):]) >> (z.bits * (row % per))
-	case zeroByRow:
-		stored = binary.LittleEndian.Uint32(raw[4*(row/per*groups+group):]) >> (z.bits * (row % per))
+	case zeroSame:
+		return z.value
 	case zeroBytes:
 		stored = uint32(raw[row*groups+group])
 	case zeroByteSame:
 		stored = uint32(raw[0])
 	default:
-		return z.value
+		first, step, bit := group*words, 1, row*z.bits
+		if z.layout == zeroByRow {
+			first, step = group, groups
+		}
+		if z.layout == zeroAcross {
+			bit = row/8*32 + 4*awqOrder[row%8]
+		}
+		stored = binary.LittleEndian.Uint32(raw[4*(first+bit/32*step):]) >> (bit % 32)
+		if more := 32 - bit%32; more < z.bits {
+			stored |= binary.LittleEndian.Uint32(raw[4*(first+(bit/32+1)*step):]) << more
+		}
 	}
-	return uint8((stored + uint32(z.add)) & mask)
+	return uint8((stored + uint32(z.add)) & (1<<z.bits - 1))
 }
 
 // growTo is grow for other elements.
@@ -292,133 +312,4 @@ func growTo[T any](buf []T, n int) []T {
 		return make([]T, n)
 	}
 	return buf[:n]
-}
-
-// write turns rows of the strip into the device's layout, on all processors.
-func (u *unpacker) write(ctx context.Context, lo, hi int, data, scales []byte) error {
-	var bad firstError
-	var err error
-	if u.m.codes.across {
-		first := lo / 8
-		err = eachRow(ctx, (hi+7)/8-first, func(i int) { u.eight(8*(first+i), lo, hi, data) })
-	} else {
-		rowBytes := u.m.format.RowBytes(u.m.k)
-		err = eachRow(ctx, hi-lo, func(i int) {
-			if k := u.row(lo+i, data[i*rowBytes:][:rowBytes]); k >= 0 {
-				bad.set(lo+i, fmt.Errorf("row %d, column %d is NaN", lo+i, k))
-			}
-		})
-	}
-	if err == nil {
-		scaleBytes := u.m.format.ScaleBytes(u.m.k)
-		err = eachRow(ctx, hi-lo, func(i int) { u.scaleWords(lo+i, scales[i*scaleBytes:][:scaleBytes]) })
-	}
-	if err == nil {
-		err = bad.err
-	}
-	if err != nil {
-		return fmt.Errorf("weights: %s: tensor %q: %w", u.m.file, u.m.codes.tensor, err)
-	}
-	return nil
-}
-
-// eight writes the eight outputs from row on whose codes share words, those of them that are within lo and hi.
-func (u *unpacker) eight(row, lo, hi int, data []byte) {
-	_, line := u.m.codes.lines(u.m.k, u.hi-u.lo)
-	_, at := u.m.codes.lines(u.m.k, row-u.lo)
-	rowBytes := u.m.format.RowBytes(u.m.k)
-	var w [8]uint32
-	for k := 0; k < u.m.k; k += 8 {
-		for i := range w {
-			w[i] = binary.LittleEndian.Uint32(u.codes[(k+i)*line+at:])
-		}
-		transposeNibbles(&w)
-		for j, nibble := range awqOrder {
-			if r := row + j; r >= lo && r < hi {
-				binary.LittleEndian.PutUint32(data[(r-lo)*rowBytes+k/2:], w[nibble])
-			}
-		}
-	}
-}
-
-// transposeNibbles makes nibble j of word i what was nibble i of word j: it swaps blocks of four, two and one.
-func transposeNibbles(w *[8]uint32) {
-	for _, s := range [...]struct {
-		size int
-		mask uint32
-	}{{4, 0x0000FFFF}, {2, 0x00FF00FF}, {1, 0x0F0F0F0F}} {
-		shift := 4 * s.size
-		for i := range w {
-			if i&s.size != 0 {
-				continue
-			}
-			a, b := w[i], w[i+s.size]
-			t := (a>>shift ^ b) & s.mask
-			w[i], w[i+s.size] = a^t<<shift, b^t
-		}
-	}
-}
-
-// row writes the codes of a row; it gives the column of a NaN, or -1.
-func (u *unpacker) row(row int, dst []byte) int {
-	m := u.m
-	base, step := (row-u.lo)*m.k*m.codes.bits/8, 4
-	if m.codes.byInput {
-		_, step = m.codes.lines(m.k, u.hi-u.lo)
-		base = 4 * (row - u.lo)
-	}
-	if u.order != nil {
-		u.gather(base, step, dst)
-	} else {
-		for i := 0; i < len(dst); i += 4 {
-			w := binary.LittleEndian.Uint32(u.codes[base+i/4*step:]) ^ m.codes.flip
-			binary.LittleEndian.PutUint32(dst[i:], w)
-		}
-	}
-	if m.format.Kind == quant.F8 {
-		return firstNaN8(dst)
-	}
-	return -1
-}
-
-// firstNaN8 is the index of the first 8-bit float that is no number, or -1. That is the one with all bits set but the sign.
-func firstNaN8(raw []byte) int {
-	for i := 0; i < len(raw); i += 4 {
-		if w := binary.LittleEndian.Uint32(raw[i:]); (w&0x7F7F7F7F+0x01010101)&0x80808080 == 0 {
-			continue
-		}
-		for j, b := range raw[i : i+4] {
-			if b&0x7F == 0x7F {
-				return i + j
-			}
-		}
-	}
-	return -1
-}
-
-// gather writes the codes of a row in the order of the matrix's columns.
-func (u *unpacker) gather(base, step int, dst []byte) {
-	bits := u.m.codes.bits
-	per, mask := 32/bits, uint32(1)<<bits-1
-	for i := 0; i < len(dst); i += 4 {
-		var out uint32
-		for j, from := range u.order[i/4*per:][:per] {
-			w := binary.LittleEndian.Uint32(u.codes[base+int(from)/per*step:]) ^ u.m.codes.flip
-			out |= w >> (int(from) % per * bits) & mask << (j * bits)
-		}
-		binary.LittleEndian.PutUint32(dst[i:], out)
-	}
-}
-
-// scaleWords writes the scales of a row, and its zero points.
-func (u *unpacker) scaleWords(row int, dst []byte) {
-	table := (row - u.lo) * u.m.scales.groups
-	for i, g := range u.groups {
-		scale := u.scales[table+int(g)]
-		word := math.Float32bits(scale)
-		if u.m.format.Kind != quant.F8 {
-			word = quant.PackScale(quant.F32ToF16(scale), quant.F32ToF16(float32(u.zeros[table+int(g)])))
-		}
-		binary.LittleEndian.PutUint32(dst[4*i:], word)
-	}
 }

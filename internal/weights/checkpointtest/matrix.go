@@ -141,15 +141,18 @@ func (m *Matrix) scalesByGroup(name string) Tensor {
 	return Tensor{name, "F16", []int{m.Groups, m.Rows}, s}
 }
 
-// GPTQ is the layout of AutoGPTQ; v2 stores zero points as they are, v1 less one.
+// GPTQ is the layout of AutoGPTQ; v2 stores zero points as they are, v1 less one. Codes follow each other bit by bit.
 func (m *Matrix) GPTQ(module string, v2 bool) []Tensor {
-	per, mask := 32/m.Bits, 1<<m.Bits-1
-	q, z := newWords(m.K/per*m.Rows), newWords(m.Groups*m.Rows/per)
+	mask, down, across := 1<<m.Bits-1, m.K*m.Bits/32, m.Rows*m.Bits/32
+	q, z := newWords(down*m.Rows), newWords(m.Groups*across)
 	var index []byte
 	for in := range m.K {
 		index = binary.LittleEndian.AppendUint32(index, uint32(m.Index[in]))
 		for row := range m.Rows {
-			q.put(in/per*m.Rows+row, m.Bits*(in%per), m.Codes[row*m.K+in])
+			for b := range m.Bits {
+				bit := in*m.Bits + b
+				q.put(bit/32*m.Rows+row, bit%32, m.Codes[row*m.K+in]>>b&1)
+			}
 		}
 	}
 	for g := range m.Groups {
@@ -158,12 +161,15 @@ func (m *Matrix) GPTQ(module string, v2 bool) []Tensor {
 			if !v2 {
 				zero = (zero - 1) & mask
 			}
-			z.put(g*(m.Rows/per)+row/per, m.Bits*(row%per), uint8(zero))
+			for b := range m.Bits {
+				bit := row*m.Bits + b
+				z.put(g*across+bit/32, bit%32, uint8(zero>>b&1))
+			}
 		}
 	}
 	return []Tensor{
-		{module + ".qweight", "I32", []int{m.K / per, m.Rows}, q},
-		{module + ".qzeros", "I32", []int{m.Groups, m.Rows / per}, z},
+		{module + ".qweight", "I32", []int{down, m.Rows}, q},
+		{module + ".qzeros", "I32", []int{m.Groups, across}, z},
 		m.scalesByGroup(module + ".scales"),
 		{module + ".g_idx", "I32", []int{m.K}, index},
 	}

@@ -38,6 +38,20 @@ def shift_out(x, bits, axis):
     return y.reshape(-1, x.shape[1])
 
 
+WF = np.array([[0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 0], [0, 1, 4, 7, 10, 13, 16, 19, 22, 25, 28, 31],
+               [0, 2, 5, 8, 11, 14, 17, 20, 23, 26, 29, 0]], np.int32)
+
+
+def shift_out_3(x, axis):
+    """The same for 3 bits: of each three words 11, 11 and 10 codes, two of which are put together from two words."""
+    x = np.moveaxis(x, axis, 0).reshape(-1, 3, 1, x.shape[1 - axis])
+    y = np.right_shift(x, WF[None, :, :, None])
+    y[:, 0, 10] = (y[:, 0, 10] & 3) | ((y[:, 1, 0] << 2) & 4)
+    y[:, 1, 11] = (y[:, 1, 11] & 1) | ((y[:, 2, 0] << 1) & 6)
+    y = np.concatenate([y[:, 0, :11], y[:, 1, 1:12], y[:, 2, 1:11]], 1) & 7
+    return np.moveaxis(y.reshape(-1, y.shape[2]), 0, axis)
+
+
 def awq():
     q, z, s = words(IN, OUT // 8), words(GROUPS, OUT // 8), scales()
     order = np.arange(OUT).reshape(-1, 8)[:, [0, 4, 1, 5, 2, 6, 3, 7]].reshape(-1)
@@ -48,13 +62,12 @@ def awq():
 
 
 def gptq(name, bits, desc, form):
-    per = 32 // bits
-    q, z, s = words(IN // per, OUT), words(GROUPS, OUT // per), scales()
+    q, z, s = words(IN * bits // 32, OUT), words(GROUPS, OUT * bits // 32), scales()
     z[0, 0] = -1  # zero points whose stored form is all ones: 0 in v1, the largest in v2
     g = np.arange(IN, dtype=np.int32) // GROUP
     if desc:
         g = rng.permutation(g).astype(np.int32)
-    iw, iz = shift_out(q, bits, 0), shift_out(z, bits, 1)
+    iw, iz = (shift_out_3(q, 0), shift_out_3(z, 1)) if bits == 3 else (shift_out(q, bits, 0), shift_out(z, bits, 1))
     if form == "gptq":
         iz = (iz + 1) & (2**bits - 1)
     w = s[g].astype(np.float32) * (iw - iz[g]).astype(np.float32)
@@ -67,4 +80,5 @@ def case(name, config, w, tensors):
 
 
 print(json.dumps([awq(), gptq("gptq", 4, False, "gptq"), gptq("gptq v2", 4, False, "gptq_v2"),
-                  gptq("gptq in 8 bits", 8, False, "gptq"), gptq("gptq by activation", 4, True, "gptq")]))
+                  gptq("gptq in 8 bits", 8, False, "gptq"), gptq("gptq by activation", 4, True, "gptq"),
+                  gptq("gptq in 2 bits", 2, False, "gptq"), gptq("gptq in 3 bits", 3, True, "gptq")]))
