@@ -292,7 +292,6 @@ func (p *packer) addOrder(s Shape) (*Span, error) {
 		}
 	}
 	span, err := p.add(p.row)
-	p.done -= span.Size // no weights, so not part of the total
 	return &span, err
 }
 
