@@ -125,8 +125,8 @@ func (t *Text) TokenizeBare(text string, special bool) ([]int32, error) {
 	return t.tok.Encode(text, special), nil
 }
 
-// Piece gives a token as the vocabulary spells it, where spaces are U+2581 and byte tokens <0xAB>; ok is false for an id that
-// the tokenizer does not have.
+// Piece gives a token as the vocabulary spells it, where spaces are U+2581 and byte tokens <0xAB>, or U+0120 and one character
+// for each byte; ok is false for an id that the tokenizer does not have.
 func (t *Text) Piece(id int32) (piece string, ok bool) {
 	if t.tok == nil {
 		return "", false

@@ -44,8 +44,9 @@ type Tokenizer interface {
 	// NumTokens is one more than the largest id. Ids from here on do not
 	// exist, even if the model has rows for them, and must not be sampled.
 	NumTokens() int
-	// Token returns the piece of id as the vocabulary spells it: spaces are
-	// U+2581, byte tokens are <0xAB>.
+	// Token returns the piece of id as the vocabulary spells it. In
+	// SentencePiece, spaces are U+2581 and byte tokens <0xAB>; byte-level BPE
+	// spells each byte as a character, and a space as U+0120.
 	Token(id int32) (piece string, ok bool)
 	// TokenID is the inverse of Token.
 	TokenID(piece string) (id int32, ok bool)
