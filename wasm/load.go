@@ -139,7 +139,7 @@ func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, err
 		return nil, err
 	}
 	if coming != nil && !coming.kept() {
-		notes = append(notes, "the browser does not keep this model for next time: storage is full or private")
+		notes = append(notes, "the browser does not keep this model for next time: storage is full or private, or the server does not say when a file changes")
 	}
 	return &model{Engine: eng, notes: notes, closed: make(chan struct{})}, nil
 }

@@ -17,11 +17,14 @@ import (
 
 // modelHost is a server of another origin with files that a reader may name.
 type modelHost struct {
-	url string
+	url  string
+	stop func()
 
 	mu     sync.Mutex
-	ranges []string // that were asked for
-	hold   chan struct{}
+	ranges []string      // that were asked for
+	hold   chan struct{} // if not nil, what keeps back all but the first chunk of a file in the folder
+	fail   int           // requests for files in the folder to answer with 503
+	tag    string        // part of the ETag of all but the first chunk
 }
 
 // asked gives the ranges asked for since the last call.
@@ -41,18 +44,18 @@ func serveModels(t *testing.T) *modelHost {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	file := func(w http.ResponseWriter, r *http.Request, name string, data []byte) {
+	file := func(w http.ResponseWriter, r *http.Request, tag string, data []byte) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Access-Control-Expose-Headers", "Content-Range, ETag")
-		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, len(data)))
-		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
+		w.Header().Set("ETag", fmt.Sprintf(`"%x%s"`, len(data), tag))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 	}
 	mux.HandleFunc("/open/", func(w http.ResponseWriter, r *http.Request) {
 		if filepath.Ext(r.URL.Path) != ".gguf" {
 			http.NotFound(w, r)
 			return
 		}
-		file(w, r, "tiny.gguf", gguf)
+		file(w, r, "", gguf)
 	})
 	mux.HandleFunc("/folder/", func(w http.ResponseWriter, r *http.Request) {
 		data, err := os.ReadFile(filepath.Join("../model/testdata/ernie", filepath.Base(r.URL.Path)))
@@ -60,15 +63,24 @@ func serveModels(t *testing.T) *modelHost {
 			http.NotFound(w, r)
 			return
 		}
+		first := strings.HasPrefix(r.Header.Get("Range"), "bytes=0-")
 		h.mu.Lock()
-		hold := h.hold
+		hold, fail, tag := h.hold, h.fail > 0, h.tag
+		h.fail = max(0, h.fail-1)
 		h.mu.Unlock()
-		if hold != nil && !strings.HasPrefix(r.Header.Get("Range"), "bytes=0-") {
+		if fail {
+			http.Error(w, "later", http.StatusServiceUnavailable)
+			return
+		}
+		if hold != nil && !first {
 			<-hold
 		}
-		file(w, r, "x", data)
+		if first {
+			tag = ""
+		}
+		file(w, r, tag, data)
 	})
-	mux.HandleFunc("/broken/", func(w http.ResponseWriter, r *http.Request) { file(w, r, "x", gguf[:len(gguf)/2]) })
+	mux.HandleFunc("/broken/", func(w http.ResponseWriter, r *http.Request) { file(w, r, "", gguf[:len(gguf)/2]) })
 	mux.HandleFunc("/private/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) })
 	mux.HandleFunc("/whole/", func(w http.ResponseWriter, _ *http.Request) { // knows no ranges
 		w.Header().Set("Content-Type", "application/octet-stream")
@@ -97,10 +109,11 @@ func serveModels(t *testing.T) *modelHost {
 		}
 		mux.ServeHTTP(w, r)
 	}))
-	t.Cleanup(func() {
+	h.stop = func() {
 		server.CloseClientConnections()
 		server.Close()
-	})
+	}
+	t.Cleanup(h.stop)
 	h.url = server.URL
 	return h
 }
@@ -153,6 +166,20 @@ func TestOwnModelFromAnAddress(t *testing.T) {
 	p.address(models.url + "/small/tiny.gguf")
 	p.inUse("tiny")
 
+	// A file that becomes another one while it is read is not put together from both; and a server that is busy is asked again.
+	models.mu.Lock()
+	models.tag = "new"
+	models.mu.Unlock()
+	p.address(models.url + "/folder/other/config.json")
+	if text := p.box("file-changed"); !strings.Contains(text, "model.safetensors") {
+		t.Errorf("the box says %q", text)
+	}
+	models.mu.Lock()
+	models.tag, models.fail = "", 2
+	models.mu.Unlock()
+	p.address(models.url + "/folder/third/config.json")
+	p.inUse("third")
+
 	for _, c := range []struct{ path, box, word string }{
 		{"/whole/tiny.gguf", "no-ranges", "HTTP ranges"},
 		{"/closed/tiny.gguf", "unreachable", "CORS"},
@@ -165,6 +192,16 @@ func TestOwnModelFromAnAddress(t *testing.T) {
 		p.wait("the box about "+c.path, fmt.Sprintf(`document.documentElement.dataset.state === "error" && document.querySelector('[data-kind=%q]')?.innerText.includes(%q)`, c.box, c.word))
 		p.accessible("an address that does not work")
 	}
+
+	// Without the other site, what is kept serves.
+	p.address(models.url + "/open/tiny.gguf")
+	p.inUse("tiny")
+	models.stop()
+	p.load()
+	p.inUse("tiny")
+	p.click(testID("model-chip"))
+	p.click(`[data-id="builtin"] button`)
+	p.waitState("ready")
 
 	p.click(testID("model-chip"))
 	for text, word := range map[string]string{"": "Write an address first", "tiny": "no address", "ftp://a/b.gguf": "no address", "hf:only": "no address"} {
