@@ -31,6 +31,9 @@ type packCmd struct {
 	Method    string `enum:"rtn,awq,gptq,awq+gptq," default:"" placeholder:"METHOD" help:"How: rtn (each group on its own), awq (channels scaled to what they read), gptq (later weights make up for errors) or awq+gptq. All but rtn need calibration. Default: gptq below 8 bits, else rtn."`
 	Recipe    string `placeholder:"FILE" help:"YAML file with a format and a method for each class of matrices, instead of --quant, --group, --embedding and --method."`
 
+	Analyze    bool    `help:"Write no bundle: measure what --quant does to each kind of matrix, and print a recipe that spends --target-bits where they help the most."`
+	TargetBits float64 `default:"3" placeholder:"BITS" help:"For --analyze: bits a weight of the linear layers, scales included."`
+
 	Calibration       string `placeholder:"FILE" help:"UTF-8 text to calibrate with, - is standard input. Default: text in English and Chinese that is part of this program."`
 	CalibrationTokens int    `default:"32768" placeholder:"N" help:"Most tokens of it to use."`
 	Device            string `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What runs the model for calibration: auto, gpu or cpu."`
@@ -43,6 +46,7 @@ func (packCmd) Help() string {
 
   pagelight pack DIR --quant q4 -o small                 4 bits, embedding 8 bits
   pagelight pack model.gguf -o bundle                    as it is: quantized weights stay as they are
+  pagelight pack DIR --analyze --quant ccq2 > mixed.yaml measure, and suggest a recipe of 3 bits a weight
   pagelight pack DIR --recipe mixed.yaml -o mixed        a format for each class of matrices
 
 Bits a weight, scales included, at the default group: q8 9, q4 5, q3 3.5, q2 2.5, f8 8.25, ccq2.75 2.75, ccq2.5 2.5, ccq2 2.1.
@@ -70,7 +74,10 @@ func (c *packCmd) Run(a *app) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if c.Out == "" {
+	if c.Analyze && (c.Quant == "none" || c.Recipe != "" || c.Out != "" || c.Group != 0 || c.Method != "" || c.Embedding != "") {
+		return usagef("pack: --analyze takes --quant, --target-bits and calibration, and no other flag that says what to write")
+	}
+	if c.Out == "" && !c.Analyze {
 		return usagef("pack: -o is missing: the folder to write")
 	}
 	if c.CalibrationTokens < calibrate.Window {
@@ -84,6 +91,9 @@ func (c *packCmd) Run(a *app) error {
 	windows, err := c.windows(a, src)
 	if err != nil {
 		return err
+	}
+	if c.Analyze {
+		return c.analyze(a, src, windows)
 	}
 	if err := weights.MayWriteBundle(c.Out, c.Force); err != nil {
 		if !c.Force {
@@ -116,6 +126,27 @@ func (c *packCmd) Run(a *app) error {
 		return err
 	}
 	return c.report(a)
+}
+
+// analyze prints a recipe, with what was measured as comments.
+func (c *packCmd) analyze(a *app, src weights.Source, windows [][]int32) error {
+	bar := newPackBar(a.stderr)
+	defer bar.clear()
+	got, err := pack.Analyze(a.ctx, pack.Options{
+		Source: src, Windows: windows, Progress: bar.show,
+		Device: func(ctx context.Context) (gpu.Device, error) {
+			return local.OpenDevice(ctx, local.Options{Device: c.Device}, src)
+		},
+	}, c.Quant, c.TargetBits)
+	bar.clear()
+	if errors.Is(err, calibrate.ErrText) {
+		return modelError{fmt.Errorf("%w; a model without a tokenizer cannot be analyzed", err)}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(a.stdout, got.String())
+	return err
 }
 
 // report says what was written.

@@ -61,6 +61,7 @@ type packer struct {
 	order   []Target
 	work    *work
 	done    map[string]*finished
+	inspect func(ctx context.Context, t Target, m *calibrate.Moment) error // sees every calibrated matrix; may be nil
 
 	quantized, total int64 // weights
 }
@@ -359,6 +360,11 @@ func (p *packer) layer(ctx context.Context, layer int, moments map[string]*calib
 	}
 	for _, t := range p.order {
 		if layerOf(t.Name) == layer && !t.Kept() && p.done[t.Name] == nil {
+			if p.inspect != nil {
+				if err := p.inspect(ctx, t, moments[t.Name]); err != nil {
+					return err
+				}
+			}
 			if err := p.tensor(ctx, t, src, moments[t.Name], by.Columns[t.Name]); err != nil {
 				return err
 			}

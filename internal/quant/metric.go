@@ -67,6 +67,9 @@ func NewMetric(h []float64) (*Metric, error) {
 	return m, m.factor()
 }
 
+// Full says whether the metric knows how inputs depend on each other, as error feedback has to.
+func (m *Metric) Full() bool { return m != nil && m.u != nil }
+
 // factor turns u, which holds H, into the factors: from the last column to the first, each takes its part out of what is
 // above and to the left of it.
 func (m *Metric) factor() error {
