@@ -92,7 +92,7 @@ func goldenCases(t *testing.T, name string) []goldenCase {
 // and on the engine's own kernels.
 func TestGoldens(t *testing.T) {
 	b := Start(t, SwiftShader)
-	goldens := []string{"ernie", "ernie-bias-untied", "ernie-moe", "llama", "qwen2", "qwen3"}
+	goldens := []string{"ernie", "ernie-bias-untied", "ernie-awq", "ernie-gptq", "ernie-moe", "llama", "qwen2", "qwen3"}
 	base := Serve(t, Mount{"/", site(t, goldens...)})
 	for _, name := range goldens {
 		for _, device := range []string{"gpu", "cpu"} {
