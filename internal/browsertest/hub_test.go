@@ -36,7 +36,7 @@ func TestHub(t *testing.T) {
 	checkGGUF(t, c, ggufFiles(t)[name], 1e-3)
 	for _, e := range []struct{ repo, code, word string }{
 		{"org/two", "bad_model", "a.Q4_0.gguf, b.Q8_0.gguf"},
-		{"org/none", "bad_model", "pytorch_model.bin"},
+		{"org/none", "not_a_model", "pytorch_model.bin"},
 		{"org/odd", "network_failed", "no list of files"},
 		{"org/missing", "file_missing", "org/missing"},
 	} {
