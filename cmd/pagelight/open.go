@@ -15,7 +15,7 @@ import (
 // modelFlags are the flags of every command that opens a model.
 type modelFlags struct {
 	Device      string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What computes: auto (a GPU, else the faster of a software adapter and the processor), gpu (any adapter), cpu."`
-	Quant       string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights: none (as stored), q8 or q4 (every matrix)."`
+	Quant       string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights: none (as stored), q8 or q4 (every matrix that is not quantized already)."`
 	KV          string   `name:"kv" enum:"f16,f32,int8" default:"f16" env:"PAGELIGHT_KV" help:"How keys and values are cached: f16, f32, or int8 (half the memory of f16)."`
 	GPUMemory   byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" help:"Budget for weights, cache and scratch (512M, 2G); WebGPU does not tell how much is free. Default by kind of device: 8G for a GPU, else 4G."`
 	MaxModelLen modelLen `default:"auto" placeholder:"N" env:"PAGELIGHT_MAX_MODEL_LEN" help:"Longest prompt and answer together, in tokens; auto is what the model was made for, or what fits the memory."`

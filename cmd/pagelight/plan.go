@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -12,13 +13,14 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/cpu"
 	"github.com/pagelight/pagelight/internal/hub"
+	"github.com/pagelight/pagelight/internal/weights"
 )
 
 type planCmd struct {
 	Model string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME."`
 
 	Device      string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"For what kind of device: gpu (a hardware GPU with the limits that WebGPU guarantees, also meant by auto) or cpu."`
-	Quant       string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights: none (as stored), q8 or q4 (every matrix)."`
+	Quant       string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights: none (as stored), q8 or q4 (every matrix that is not quantized already)."`
 	KV          string   `name:"kv" enum:"f16,f32,int8" default:"f16" env:"PAGELIGHT_KV" help:"How keys and values are cached: f16, f32, or int8 (half the memory of f16)."`
 	GPUMemory   byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" help:"Budget for weights, cache and scratch (512M, 2G). Default by kind of device: 8G for a GPU, else 4G."`
 	MaxModelLen modelLen `default:"auto" placeholder:"N" env:"PAGELIGHT_MAX_MODEL_LEN" help:"Longest prompt and answer together, in tokens; auto is what the model was made for, or what fits the memory."`
@@ -44,6 +46,7 @@ type planReport struct {
 	Model  string `json:"model"`
 	Device string `json:"device"`
 	Quant  string `json:"quant"`
+	kept   bool   // matrices that are quantized otherwise already
 	engine.MemoryPlan
 }
 
@@ -79,6 +82,7 @@ func (c *planCmd) Run(a *app) error {
 		return modelError{err}
 	}
 	r := planReport{Model: src.Config().Name, Device: info.Name, Quant: c.Quant, MemoryPlan: plan}
+	r.kept = c.Quant != "none" && keepsFormats(src, c.Quant)
 	if c.JSON {
 		err = printJSON(a.stdout, r)
 	} else {
@@ -90,6 +94,14 @@ func (c *planCmd) Run(a *app) error {
 	return err
 }
 
+// keepsFormats says whether a source that was opened with --quant has matrices in another format all the same.
+func keepsFormats(src weights.Source, quant string) bool {
+	return slices.ContainsFunc(weights.Tensors(src.Config()), func(s weights.Shape) bool {
+		info, err := src.Info(s.Name)
+		return err == nil && !s.Vector && !s.Router && !strings.HasPrefix(info.Format.String(), quant+"g")
+	})
+}
+
 // print writes a table for people.
 func (r *planReport) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -97,11 +109,14 @@ func (r *planReport) print(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", what, size, byteSize(size), fmt.Sprintf(words, args...))
 	}
 	fmt.Fprintf(w, "%s on %s\n", r.Model, r.Device)
-	weights := "as stored"
+	how := "as stored"
 	if r.Quant != "none" {
-		weights = "in " + r.Quant
+		how = "in " + r.Quant
+		if r.kept {
+			how += ", but for what is quantized already"
+		}
 	}
-	row("weights", r.Weights, "%s", weights)
+	row("weights", r.Weights, "%s", how)
 	row("KV cache", r.KV, "in %s; blocks of %d tokens: %d; %d bytes a block, %d a token", r.KVType, r.BlockSize, r.NumBlocks, r.BlockBytes, r.TokenBytes)
 	row("scratch", r.Scratch, "activations, rotary table, rows of logits: %d", r.MaxSeqs)
 	fits := "fits"

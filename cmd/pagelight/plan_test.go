@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,29 @@ func TestPlan(t *testing.T) {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q is missing in\n%s", words, out)
 		}
+	}
+}
+
+// TestQuantOfQuantizedModels: what stays as it is is not said to be in the format asked for.
+func TestQuantOfQuantizedModels(t *testing.T) {
+	t.Parallel()
+	q8 := filepath.Join("..", "..", "internal", "weights", "testdata", "gguf", "ernie-s-q8_0.gguf")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{q8}, "as stored\n"},
+		{[]string{q8, "--quant", "q8"}, "in q8\n"},
+		{[]string{q8, "--quant", "q4"}, "in q4, but for what is quantized already\n"},
+		{[]string{"synthetic:ernie-4.5-0.3b", "--quant", "q4"}, "in q4\n"},
+	} {
+		if out := succeeds(t, "", append([]string{"plan"}, c.args...)...); !strings.Contains(out, c.says) {
+			t.Errorf("plan %s lacks %q:\n%s", c.args, c.says, out)
+		}
+	}
+	r := pagelight(t, "", "generate", "--model", q8, "--quant", "q4", "--token-ids", "1", "--max-tokens", "1", "--device", "cpu")
+	if r.code != 0 || !strings.Contains(r.stderr, "quantized already stay as they are") {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
 	}
 }
 

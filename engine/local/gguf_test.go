@@ -47,6 +47,10 @@ func TestOpenGGUFByFileAndByFolder(t *testing.T) {
 			t.Errorf("%s is called %q of architecture %s", model, c.Name, c.Architecture)
 		}
 	}
+	hash := copyGGUF(t, t.TempDir(), "sha256-0123456789abcdef") // as caches name their files
+	if c := openGGUF(t, hash, "none").Config(); c.Name != "tiny random ERNIE S" {
+		t.Errorf("%s is called %q, want the name that the file gives itself", hash, c.Name)
+	}
 	copyGGUF(t, dir, "mmproj-Some-Model.gguf") // beside a model it is not the one that is meant
 	openGGUF(t, dir, "none")
 	copyGGUF(t, dir, "other.gguf")

@@ -70,7 +70,24 @@ func OpenModel(model, quantization string, log *slog.Logger) (weights.Source, er
 	if err != nil || policy == nil {
 		return src, err
 	}
-	return weights.Quantized(src, policy), nil
+	return quantize(src, quantization, policy, log), nil
+}
+
+// quantize has the matrices of src converted by policy while they are read. log, which may be nil, hears of those that are
+// quantized already and stay as they are.
+func quantize(src weights.Source, quantization string, policy weights.Policy, log *slog.Logger) weights.Source {
+	kept, all := 0, 0
+	q := weights.Quantized(src, func(name string, info weights.Info) quant.Format {
+		all++
+		if info.Format.Group != 0 {
+			kept++
+		}
+		return policy(name, info)
+	})
+	if kept > 0 && log != nil {
+		log.Warn("matrices that are quantized already stay as they are", "quant", quantization, "matrices", kept, "of", all)
+	}
+	return q
 }
 
 // quantPolicy is the policy of that name; nil for "none".
@@ -113,10 +130,10 @@ func openSource(model string) (weights.Source, error) {
 		switch name := filepath.Base(model); {
 		case name == "manifest.json" || name == "config.json" || strings.HasSuffix(name, ".safetensors") || strings.HasSuffix(name, ".safetensors.index.json"):
 			dir = filepath.Dir(model)
-		case strings.HasSuffix(name, ".gguf"):
+		case strings.HasSuffix(name, ".gguf"), st.Mode().IsRegular() && weights.BeginsAsGGUF(model):
 			return weights.OpenGGUFFile(model)
 		default:
-			return nil, fmt.Errorf("model %s: neither a folder, nor a .gguf file, nor a .safetensors, config.json or manifest.json in a folder", model)
+			return nil, fmt.Errorf("model %s: neither a folder, nor a GGUF file, nor a .safetensors, config.json or manifest.json in a folder", model)
 		}
 	}
 	return openFolder(dir)

@@ -111,6 +111,7 @@ func TestRefusedOfFamilies(t *testing.T) {
 		{ernie, ``, "moe_num_experts or moe_intermediate_size is missing"},
 		{ernie, moe + `,"use_bias":true`, "use_bias true is not supported for ernie4_5_moe"},
 		{ernie, moe + `,"moe_gate":"top2_fused"`, `moe_gate "top2_fused"`},
+		{ernie, `,"moe_num_experts":[8,8],"moe_intermediate_size":24`, "config.json: moe_num_experts: an array does not fit here"},
 		{ernie, moe + `,"moe_k":9`, "moe_k is 9, want 1 to 8"},
 		{ernie, moe + `,"moe_k":0`, "moe_k is 0"},
 		{ernie, moe + `,"moe_layer_interval":0`, "moe_layer_interval is 0"},

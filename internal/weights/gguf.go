@@ -32,7 +32,7 @@ type ggufSource struct {
 // OpenGGUF opens a model in a GGUF file, or in all the parts that one was split into, in any order. It reads and checks the
 // header, by ranges, and nothing else; weights are read when asked for, by ranges again, and turned into the formats of the
 // device without loss: what is stored in four bits stays in four bits. name is the file's name or path: it stands in errors, and
-// its last part without the ending becomes Config.Name. Without one, Config.Name is what the file says.
+// its last part without the ending .gguf becomes Config.Name. Without that ending, Config.Name is what the file says, if it does.
 //
 // The source owns the blobs and closes those that can be closed; when opening fails it closes them too.
 func OpenGGUF(ctx context.Context, name string, parts ...Blob) (_ Source, err error) {
@@ -132,7 +132,7 @@ func (s *ggufSource) configure(ctx context.Context) (err error) {
 	if s.cfg, err = ggufConfig(kv, s.stored); err != nil {
 		return err
 	}
-	if stem := ggufStem(s.name); stem != "" {
+	if stem := ggufStem(s.name); stem != "" && (isGGUF(s.name) || s.cfg.Name == "") {
 		s.cfg.Name = stem
 	}
 	if s.files, err = ggufVocabulary(kv); err != nil {
@@ -169,7 +169,7 @@ func (s *ggufSource) complete() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.tensors)) {
 		if !used[name] {
-			return fmt.Errorf("tensor %q is no part of a %s model as it is supported", name, s.cfg.Architecture)
+			return fmt.Errorf("tensor %q is no part of the architecture %s as it is supported", name, s.cfg.Architecture)
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func TestGGUFArchitectures(t *testing.T) {
 	smallGGUF(t, "qwen2").refused(t, "self_attn.q_proj.bias (blk.0.attn_q.bias)", "no such tensor")
 	smallGGUF(t, "qwen3").refused(t, "self_attn.q_norm.weight (blk.0.attn_q_norm.weight)", "no such tensor")
 	smallGGUF(t, "llama").withBiases(qkvBiases).refused(t, "self_attn.o_proj.bias (blk.0.attn_output.bias)", "no such tensor")
-	smallGGUF(t, "llama").add(norms...).refused(t, `"blk.0.attn_k_norm.weight" is no part of a llama model`)
+	smallGGUF(t, "llama").add(norms...).refused(t, `"blk.0.attn_k_norm.weight" is no part of the architecture llama`)
 }
 
 // TestGGUFConfigDefaults: keys that many files leave out, and those that say the same in another way.

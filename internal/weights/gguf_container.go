@@ -218,6 +218,9 @@ func (r *ggufReader) start() (numTensors, numKeys uint64, err error) {
 	case "lmgg", "tjgg", "fmgg", "algg":
 		return 0, 0, errors.New("is a file of the formats before GGUF (GGML, GGJT); convert the original checkpoint again")
 	default:
+		if err := standIn(magic); len(magic) == 4 && err != nil {
+			return 0, 0, err
+		}
 		return 0, 0, fmt.Errorf("begins with %q: no GGUF file", magic)
 	}
 	version, err := r.u32()

@@ -47,8 +47,8 @@ func TestHostileGGUF(t *testing.T) {
 		{"empty", nil, []string{"no GGUF file"}},
 		{"short", []byte("GG"), []string{`begins with "GG"`, "no GGUF file"}},
 		{"magic alone", []byte("GGUF"), []string{"cut short"}},
-		{"HTML instead", []byte("<!DOCTYPE html><html>not found</html>"), []string{`begins with "<!DO"`}},
-		{"a pointer to the file", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\n"), []string{"no GGUF file"}},
+		{"HTML instead", []byte("<!DOCTYPE html><html>not found</html>"), []string{"is a web page"}},
+		{"a pointer to the file", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\n"), []string{"git lfs pull"}},
 		{"GGML", []byte("lmgg\x01\x00\x00\x00"), []string{"before GGUF"}},
 		{"version 1", start(1, 0, 0), []string{"GGUF version 1", "versions 2 and 3"}},
 		{"version 4", start(4, 0, 0), []string{"GGUF version 4"}},
@@ -176,7 +176,7 @@ func TestHostileGGUFTensors(t *testing.T) {
 		refused(t, "model.layers.0.self_attn.k_proj.weight", "has shape [32 16], the configuration asks for [16 32]")
 	right.edit("blk.0.attn_k.weight", shape(32, 4, 4)).refused(t, "[4 4 32]", "neither a vector's nor a matrix's")
 	right.edit("output_norm.weight", shape(32, 1)).refused(t, "output_norm.weight", "[1 32]", "want a vector")
-	right.add(smallTensor("blk.0.attn_output.bias", ggmlF32, 32)).refused(t, `"blk.0.attn_output.bias" is no part of a ernie4_5 model`)
+	right.add(smallTensor("blk.0.attn_output.bias", ggmlF32, 32)).refused(t, `"blk.0.attn_output.bias" is no part of the architecture ernie4_5`)
 	right.add(smallTensor("blk.1.attn_norm.weight", ggmlF32, 32)).refused(t, `"blk.1.attn_norm.weight" is no part`)
 	right.add(smallTensor("rope_freqs.weight", ggmlF32, 7)).refused(t, "7 rope factors")
 	right.add(smallTensor("rope_freqs.weight", ggmlF32, 4, 2)).refused(t, "rope_freqs.weight", "want a vector")

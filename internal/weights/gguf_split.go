@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -72,6 +73,19 @@ func openGGUFIn(ctx context.Context, fsys fs.FS, dir, file string) (Source, erro
 		parts = append(parts, b)
 	}
 	return OpenGGUF(ctx, filepath.Join(dir, file), parts...)
+}
+
+// BeginsAsGGUF says whether a file on this machine begins as GGUF files do, whatever its name. Other programs' caches name
+// files by their hashes.
+func BeginsAsGGUF(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var magic [4]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err == nil && string(magic[:]) == "GGUF"
 }
 
 // FindGGUF gives the path of the one GGUF model in a folder: its file, or the first of its parts. It is "" when there is none; an

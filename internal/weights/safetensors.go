@@ -121,6 +121,19 @@ func (s *Safetensors) Float32s(name string) ([]float32, error) {
 	return out, nil
 }
 
+// standIn says what lies in the place of a model's file, by its first bytes (4 or more), where a download left something else;
+// nil when it is nothing known.
+func standIn(head []byte) error {
+	head = bytes.ToLower(head)
+	switch {
+	case bytes.HasPrefix([]byte("version https://git-lfs"), head):
+		return errors.New("is the pointer of Git LFS and not the file that it stands for; fetch that with: git lfs pull")
+	case bytes.HasPrefix(head, []byte("<!do")), bytes.HasPrefix(head, []byte("<htm")):
+		return errors.New("is a web page and not the file that it is named as; download that again, from the link that gives the file itself")
+	}
+	return nil
+}
+
 func readHeader(r io.ReaderAt, size int64) (map[string]StoredTensor, error) {
 	if size < 8 {
 		return nil, fmt.Errorf("is %d bytes long, too short for a safetensors file", size)
@@ -130,6 +143,11 @@ func readHeader(r io.ReaderAt, size int64) (map[string]StoredTensor, error) {
 		return nil, fmt.Errorf("header's length: %w", err)
 	}
 	n := binary.LittleEndian.Uint64(head[:])
+	if n > uint64(min(maxHeaderBytes, size-8)) {
+		if err := standIn(head[:]); err != nil {
+			return nil, err
+		}
+	}
 	if n > maxHeaderBytes {
 		return nil, fmt.Errorf("says that its header has %d bytes; at most %d are accepted", n, maxHeaderBytes)
 	}
@@ -282,8 +300,11 @@ func jsonError(err error) error {
 	var syn *json.SyntaxError
 	switch {
 	case errors.As(err, &typ) && typ.Field != "":
-		// The fields of the embedded struct Sampling have its Go name in front.
-		return fmt.Errorf("%s: %s does not fit here", strings.TrimPrefix(typ.Field, "Sampling."), article(typ.Value))
+		field := typ.Field
+		for _, embedded := range []string{"Sampling.", "hfMoE."} { // the Go name of a struct stands before the fields in it
+			field = strings.TrimPrefix(field, embedded)
+		}
+		return fmt.Errorf("%s: %s does not fit here", field, article(typ.Value))
 	case errors.As(err, &typ):
 		return fmt.Errorf("%s does not fit here (byte %d)", article(typ.Value), typ.Offset)
 	case errors.As(err, &syn):
