@@ -24,8 +24,8 @@ const (
 	modelFile = "SmolLM2-135M-Instruct.Q4_1.gguf"
 	newTokens = 48
 
-	// llama.cpp rounds the inputs of its matrices to 8 bits on a processor, so its logits are off by some tenths. Two tokens
-	// whose logits are closer than this are a near-tie, and either may win.
+	// llama.cpp rounds the inputs of its matrices to 8 bits on a processor, so its log-probabilities are off by up to 0.37 on
+	// these prompts. Two tokens whose logits are closer than this are a near-tie, and either may win.
 	nearTie = 0.5
 )
 
