@@ -35,7 +35,7 @@ func WeightLib(layout string) string { return "lib_weight_" + layout }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_serial_rows", "lib_topk",
+		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_serial_rows", "lib_topk",
 		"lib_weight_bf16", "lib_weight_ccq2", "lib_weight_ccq25", "lib_weight_ccq275", "lib_weight_f16", "lib_weight_f32", "lib_weight_f8",
 		"lib_weight_iq4", "lib_weight_q4", "lib_weight_q8", "lib_weight_runs",
 	}
@@ -64,6 +64,7 @@ func Kernels() []Kernel {
 	experts := bindings("x", "groups", "w", "scales", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
 	dot, kv, topk, serial := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}, []string{"lib_matmul_serial", "lib_serial_rows"}
+	fused := []string{"lib_norm_linear"}
 	return []Kernel{
 		{
 			Name: "embed", Bindings: bindings("tokens", "w", "scales", "x!"),
@@ -118,6 +119,14 @@ func Kernels() []Kernel {
 		{
 			Name: "paged_attn_serial", Bindings: bindings(append(attention, "out!")...),
 			Tuning: []string{"WG", "HEADS", "SPLIT", "PART", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Serial: true, Ref: "PagedAttn",
+		},
+		{
+			Name: "norm_linear", Bindings: bindings("x", "weight", "w", "scales", "bias", "y!"),
+			Tuning: []string{"WG", "LANES", "NORM", "GATED"}, Libs: fused, Weights: true, Ref: "NormLinear",
+		},
+		{
+			Name: "qkv_rope_store", Bindings: bindings("tokens?", "x", "weight", "w", "scales", "table", "qkv!", "k_cache!", "v_cache!"),
+			Tuning: []string{"WG", "LANES", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Libs: fused, Weights: true, Ref: "QKVRopeStore",
 		},
 		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},

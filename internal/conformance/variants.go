@@ -86,6 +86,22 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			list = append(list, wgsl.Consts{"TOKENS": 1, "FOURS": 2, "WIDE": wide}, wgsl.Consts{"TOKENS": 4, "FOURS": 4, "WIDE": wide})
 		}
 		return list
+	case "norm_linear":
+		if !kernels.Wide(*f) {
+			return nil
+		}
+		return []wgsl.Consts{
+			{"WG": 128, "LANES": 32, "NORM": 1, "GATED": 1}, {"WG": 128, "LANES": 64, "NORM": 0, "GATED": 0},
+			{"WG": 96, "LANES": 96, "NORM": 1, "GATED": 0},
+		}
+	case "qkv_rope_store":
+		if !kernels.Wide(*f) {
+			return nil
+		}
+		return []wgsl.Consts{
+			{"WG": 128, "LANES": 32, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
+			{"WG": 128, "LANES": 128, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
+		}
 	case "rope":
 		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1}}
 	case "qk_norm":

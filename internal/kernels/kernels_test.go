@@ -21,6 +21,7 @@ var paramsOf = map[string]any{
 	"rope": ropeParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
+	"norm_linear": normLinearParams{}, "qkv_rope_store": qkvParams{},
 	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
 	"moe_route": routeParams{}, "moe_group": groupParams{}, "moe_matvec": expertParams{}, "moe_matmul": expertParams{},
 	"moe_serial": expertParams{}, "moe_combine": combineParams{},

@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"slices"
+
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/wgsl"
 )
@@ -79,3 +81,6 @@ func Widths(f quant.Format) []uint32 {
 	}
 	return list
 }
+
+// Wide says whether kernels that read 32 weights at a time can read the format.
+func Wide(f quant.Format) bool { return slices.Contains(Widths(f), 1) }

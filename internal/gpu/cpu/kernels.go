@@ -44,9 +44,9 @@ func layout(reads, writes int) []gpu.BindingKind {
 	return list
 }
 
-// uniformLayout is that of matmul_uniform, whose inputs are a uniform.
-func uniformLayout() []gpu.BindingKind {
-	list := layout(4, 1)
+// uniformLayout is layout with the first of the reads as a uniform.
+func uniformLayout(reads, writes int) []gpu.BindingKind {
+	list := layout(reads, writes)
 	list[2] = gpu.BindUniform
 	return list
 }
@@ -60,7 +60,7 @@ var kernels = map[string]kernel{
 	"matvec":             {layout(4, 1), matmul},
 	"matmul":             {layout(4, 1), matmul},
 	"matmul_serial":      {layout(4, 1), matmul},
-	"matmul_uniform":     {uniformLayout(), matmulUniform},
+	"matmul_uniform":     {uniformLayout(4, 1), matmulUniform},
 	"rope":               {layout(2, 1), rope},
 	"qk_norm":            {layout(2, 1), qkNorm},
 	"kv_store":           {layout(2, 2), kvStore},
@@ -69,6 +69,8 @@ var kernels = map[string]kernel{
 	"paged_attn_serial":  {layout(5, 1), pagedAttnSerial},
 	"paged_attn_decode":  {layout(5, 1), pagedAttnDecode},
 	"paged_attn_reduce":  {layout(1, 1), pagedAttnReduce},
+	"norm_linear":        {layout(5, 1), normLinear},
+	"qkv_rope_store":     {uniformLayout(6, 3), qkvRopeStore},
 	"silu_mul":           {layout(1, 1), siluMul},
 	"gather_rows":        {layout(2, 1), gatherRows},
 	"gather_columns":     {layout(2, 1), gatherColumns},

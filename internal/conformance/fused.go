@@ -1,0 +1,131 @@
+package conformance
+
+import (
+	"math"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/internal/ref"
+)
+
+// normLinearCase runs layers with every switch, for all numbers of lanes, and for a K that no number of lanes divides.
+func normLinearCase(b *bench, f quant.Format) error {
+	for _, s := range []struct {
+		rows, bucket, n, k, parts int
+		norm, bias, gated, add    bool
+	}{
+		{rows: 1, bucket: 1, n: 1, k: 32, parts: 1, norm: true},
+		{rows: 1, bucket: 1, n: 38, k: 1024, parts: 1, norm: true, gated: true},
+		{rows: 2, bucket: 4, n: 6, k: 96, parts: 1, bias: true, gated: true},
+		{rows: 3, bucket: 3, n: 9, k: 2048, parts: 3, add: true},
+		{rows: 1, bucket: 2, n: 5, k: 3072, parts: 1, norm: true, bias: true, add: true},
+		{rows: 1, bucket: 1, n: 17, k: 4096, parts: 2},
+		{rows: 2, bucket: 2, n: 7, k: 1280, parts: 1, norm: true},
+	} {
+		k := rowOf(f, s.k)
+		x := b.rowsOf(s.rows, s.bucket, k)
+		parts := cut(b.matrix(f, s.n, k), s.parts)
+		outputs := s.n
+		if s.gated {
+			outputs /= 2
+		}
+		before := poisonedFloats(s.bucket * outputs)
+		if s.add {
+			copy(before, b.uniform(s.rows*outputs))
+		}
+		want := append([]float32(nil), before...)
+		args := kernels.NormLinearArgs{
+			Rows: s.bucket, X: b.inputFloats(x), Eps: 1e-5, W: b.upload(parts...), Gated: s.gated, Add: s.add, Step: b.step(s.rows),
+		}
+		var norm, bias []float32
+		if s.norm {
+			norm = b.uniform(k)
+			args.Norm = b.inputFloats(norm)
+		}
+		if s.bias {
+			bias = b.uniform(s.n)
+			args.Bias = b.inputFloats(bias)
+		}
+		row := 0
+		for _, part := range parts {
+			ref.NormLinear(&ref.NormLinearArgs{
+				M: s.rows, X: x[:s.rows*k], Norm: norm, Eps: 1e-5, W: part, Bias: bias, Gated: s.gated, Add: s.add, Y: want, YStride: outputs,
+				YOffset: row,
+			}, 0, min(part.Rows, outputs))
+			row += part.Rows
+		}
+		args.Y = b.outputFloats("norm_linear y", fusedTolerance, before, want)
+		op, err := b.set.NormLinear(args)
+		if err := b.run(op, err, s.bucket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fusedTolerance is that of a sum, of a norm and of what the gate adds.
+var fusedTolerance = tolerance{4e-5, 4e-5}
+
+// qkvRopeStoreCase runs head dimensions, both kinds of pairs and both kinds of cache; one token stores nothing.
+func qkvRopeStoreCase(b *bench, f quant.Format) error {
+	for i, s := range []struct {
+		rows, heads, kvHeads, d, k int
+		halfSplit                  bool
+		kv                         quant.KVType
+	}{
+		{1, 4, 2, 128, 1024, false, quant.KVF16},
+		{4, 3, 1, 64, 96, true, quant.KVF16},
+		{2, 2, 2, 48, 2048, false, quant.KVF32},
+		{3, 1, 1, 16, 4096, true, quant.KVF32},
+	} {
+		k, stride := rowOf(f, s.k), (s.heads+2*s.kvHeads)*s.d
+		const positions, blocks = 33, 3
+		table := make([]float32, 0, positions*s.d)
+		for range positions * s.d / 2 {
+			sin, cos := math.Sincos(b.Float64() * 7)
+			table = append(table, float32(cos), float32(sin))
+		}
+		tokens := make([]ref.Token, s.rows)
+		for m, slot := range b.Perm(blocks*kernels.BlockSize - 1)[:s.rows] {
+			tokens[m] = ref.Token{Position: uint32(b.IntN(positions)), Slot: uint32(slot) + 1}
+		}
+		if i%2 == 1 {
+			tokens[1].Slot = kernels.NoSlot
+		}
+		x, norm, w := b.uniform(s.rows*k), b.uniform(k), b.matrix(f, stride, k)
+		before := poisonedFloats(s.rows * stride)
+		want := append([]float32(nil), before...)
+		kc, vc := b.emptyCache(blocks, s.kvHeads, s.d, s.kv), b.emptyCache(blocks, s.kvHeads, s.d, s.kv)
+		ref.QKVRopeStore(&ref.QKVRopeStoreArgs{
+			Tokens: tokens, Heads: s.heads, KVHeads: s.kvHeads, HeadDim: s.d, RowStride: stride, HalfSplit: s.halfSplit, X: x, Norm: norm,
+			Eps: 1e-5, W: w, Table: table, QKV: want, K: kc, V: vc,
+		}, 0, s.rows)
+		kind, tol := floats, fusedTolerance
+		if s.kv == quant.KVF16 {
+			kind, tol = halves, tolerance{half.abs + fusedTolerance.abs, half.rel}
+		}
+		empty := poisoned(len(kc.Words))
+		padded := append(tokens[:s.rows:s.rows], make([]ref.Token, kernels.FusedRows-s.rows)...)
+		op, err := b.set.QKVRopeStore(kernels.QKVRopeStoreArgs{
+			Rows: s.rows, Heads: s.heads, KVHeads: s.kvHeads, HeadDim: s.d, RowStride: stride, HalfSplit: s.halfSplit, KV: s.kv, Eps: 1e-5,
+			Tokens: b.uniformTokens(padded), X: b.inputFloats(x), Norm: b.inputFloats(norm), W: b.upload(w), Table: b.inputFloats(table),
+			QKV:    b.outputFloats("qkv_rope_store qkv", fusedTolerance, before, want),
+			KCache: b.output("qkv_rope_store k", kind, tol, empty, kc.Words),
+			VCache: b.output("qkv_rope_store v", kind, tol, empty, vc.Words), Step: b.step(s.rows),
+		})
+		if err := b.run(op, err, s.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uniformTokens is tokens in a buffer that kernels read as a uniform.
+func (b *bench) uniformTokens(tokens []ref.Token) gpu.Buffer {
+	var words []uint32
+	for _, t := range tokens {
+		words = append(words, t.ID, t.Position, t.Slot, t.Seq)
+	}
+	return b.buffer("tokens", words, gpu.UsageUniform)
+}

@@ -1,0 +1,70 @@
+package cpu
+
+import "github.com/pagelight/pagelight/internal/ref"
+
+func normLinear(c consts) ([]phase, error) {
+	var a ref.NormLinearArgs
+	var err error
+	if a.W.Format, err = c.format(); err != nil {
+		return nil, err
+	}
+	norm := c["NORM"] == 1
+	a.Gated = c["GATED"] == 1
+	return rowwise(a, ref.NormLinear, func(a *ref.NormLinearArgs, v *views) (int, int) {
+		k, n := v.dim(0, "k"), v.dim(1, "n")
+		a.YStride, a.YOffset = v.dim(2, "y_stride"), v.dim(3, "y_offset")
+		flags := v.param(4)
+		a.Eps = v.float(5)
+		a.M = v.rows
+		a.X = v.floats(2, "x", v.rows*k)
+		a.Norm, a.Bias = nil, nil
+		if norm {
+			a.Norm = v.floats(3, "weight", k)
+		}
+		v.matrix(&a.W, n, k, 4, 5)
+		if flags&flagBias != 0 {
+			a.Bias = v.floats(6, "bias", a.YOffset+n)
+		}
+		a.Add = flags&flagAdd != 0
+		outputs := n
+		if a.Gated {
+			outputs = n / 2
+		}
+		if a.YOffset+outputs > a.YStride {
+			v.fail("y_offset %d + %d outputs exceed y_stride %d", a.YOffset, outputs, a.YStride)
+		}
+		a.Y = v.floats(7, "y", v.rows*a.YStride)
+		return outputs, k * (2 + v.rows)
+	}), nil
+}
+
+func qkvRopeStore(c consts) ([]phase, error) {
+	var a ref.QKVRopeStoreArgs
+	var err error
+	if a.W.Format, err = c.format(); err != nil {
+		return nil, err
+	}
+	if err = c.cache(&a.K); err != nil {
+		return nil, err
+	}
+	a.HeadDim, a.HalfSplit = a.K.HeadDim, c["HALF_SPLIT"] == 1
+	return rowwise(a, ref.QKVRopeStore, func(a *ref.QKVRopeStoreArgs, v *views) (int, int) {
+		k := v.dim(0, "k")
+		a.Heads, a.KVHeads, a.RowStride = v.count(1, "heads"), v.count(2, "kv_heads"), v.dim(3, "row_stride")
+		a.Eps = v.float(4)
+		if a.Heads*a.HeadDim > a.RowStride {
+			v.fail("%d heads of %d exceed row_stride %d", a.Heads, a.HeadDim, a.RowStride)
+		}
+		a.Tokens = v.tokens(2)
+		a.X = v.floats(3, "x", v.rows*k)
+		a.Norm = v.floats(4, "weight", k)
+		n := (a.Heads + 2*a.KVHeads) * a.HeadDim
+		v.matrix(&a.W, n, k, 5, 6)
+		a.Table = v.floats(7, "table", a.HeadDim)
+		a.QKV = v.floats(8, "qkv", v.rows*a.RowStride)
+		a.K.KVHeads = a.KVHeads
+		a.V = a.K
+		a.K.Words, a.V.Words = v.words(9), v.words(10)
+		return v.rows, 2 * n * k
+	}), nil
+}

@@ -1,0 +1,133 @@
+package kernels
+
+import (
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/wgsl"
+)
+
+// NormLinearArgs are the arguments of NormLinear.
+type NormLinearArgs struct {
+	Rows  int        // most rows, M; each reads the weights again, so there should be few
+	X     gpu.Buffer // [M, W.K] f32
+	Norm  gpu.Buffer // [W.K] f32, the weight of the RMS norm; nil leaves X as it is
+	Eps   float32    // added to the mean square
+	W     Weight     // [N, K]
+	Bias  gpu.Buffer // nil, or [N] f32
+	Gated bool       // Y gets silu of the upper half of the rows times the lower half; W has one part then
+	Y     gpu.Buffer // [M, N] f32, or with Gated [M, N/2]; written
+	Add   bool       // add to Y instead of replacing it; not with Gated
+	Step  gpu.Binding
+}
+
+type normLinearParams struct {
+	K, N, YStride, YOffset, Flags uint32
+	Eps                           float32
+	Pad0, Pad1                    uint32
+}
+
+// Shape of the workgroups of the kernels that take four rows of weights at a time.
+const (
+	fourWG    = 128
+	fourLanes = 32 // least invocations per four rows
+)
+
+// fourShape is the size of a workgroup and the invocations that share four rows of k elements: as many as leave each of
+// them 32 elements, where that is a number that a workgroup can have.
+func fourShape(k int) (wg, lanes int) {
+	for _, lanes := range []int{128, 96, 64} {
+		if k == 32*lanes {
+			return max(lanes, fourWG/lanes*lanes), lanes
+		}
+	}
+	return fourWG, fourLanes
+}
+
+// CanFuse says whether NormLinear and QKVRopeStore can read w, and whether its rows can belong to different outputs.
+func (s *Set) CanFuse(w *Weight) (parts, whole bool) {
+	for _, p := range w.Parts {
+		if wide(p.Format, w.K) == 0 {
+			return false, false
+		}
+	}
+	return true, len(w.Parts) == 1
+}
+
+// NormLinear is RMSNorm, Linear and SiLUMul in one kernel, as far as the arguments ask for them:
+//
+//	z[m, j] = dot(norm(x[m]), w[j]) + bias[j]
+//	y[m, j] (+)= z[m, j], or with Gated silu(z[m, j]) * z[m, N/2+j]
+func (s *Set) NormLinear(a NormLinearArgs) (Op, error) {
+	if err := a.check(s); err != nil {
+		return nil, err
+	}
+	wg, lanes := fourShape(a.W.K)
+	params := normLinearParams{K: uint32(a.W.K), YStride: uint32(a.outputs()), Eps: a.Eps}
+	if a.Add {
+		params.Flags |= flagAdd
+	}
+	if a.Bias != nil {
+		params.Flags |= flagBias
+	}
+	var list []*dispatch
+	for _, part := range a.W.Parts {
+		p, err := s.pipeline("norm_linear", &part.Format, wgsl.Consts{
+			"WG": uint32(wg), "LANES": uint32(lanes), "NORM": bit(a.Norm != nil), "GATED": bit(a.Gated),
+		})
+		if err != nil {
+			return nil, err
+		}
+		params.N, params.YOffset = uint32(part.Rows), uint32(part.Row0)
+		group, err := s.bind(p, params, a.Step, a.X, a.Norm, part.Data, part.Scales, a.Bias, a.Y)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &dispatch{p, group, s.fourGrid(part.Rows, wg/lanes)})
+	}
+	return &op{name: "norm_linear", rows: a.Rows, choose: always(list...), traffic: func(rows int) int64 {
+		return int64(rows) * (4*int64(a.W.K+a.outputs()) + a.W.bytes())
+	}}, nil
+}
+
+// fourGrid is the grid of n rows by fours, perWG of which a workgroup takes.
+func (s *Set) fourGrid(n, perWG int) func(rows int) [3]uint32 {
+	return func(rows int) [3]uint32 { return gpu.Grid(ceil(ceil(n, 4), perWG), rows, s.limits.MaxWorkgroupsPerDim) }
+}
+
+// outputs is the width of a row of Y.
+func (a *NormLinearArgs) outputs() int {
+	if a.Gated {
+		return a.W.Rows / 2
+	}
+	return a.W.Rows
+}
+
+func (a *NormLinearArgs) check(s *Set) error {
+	c := checker{op: "norm_linear"}
+	c.positive("Rows", a.Rows)
+	c.weight(&a.W)
+	if c.err != nil {
+		return c.err
+	}
+	parts, whole := s.CanFuse(&a.W)
+	c.want(parts, "weights of %d columns in %v are not read 32 at a time", a.W.K, a.W.Parts[0].Format)
+	c.want(whole || !a.Gated, "Gated weights have %d parts", len(a.W.Parts))
+	c.want(!a.Gated || a.W.Rows%2 == 0, "Gated weights have %d rows, an odd number", a.W.Rows)
+	c.want(!a.Gated || !a.Add, "Add goes with no Gated")
+	c.buffer("X", a.X, a.Rows*a.W.K)
+	c.buffer("Y", a.Y, a.Rows*a.outputs())
+	if a.Norm != nil {
+		c.buffer("Norm", a.Norm, a.W.K)
+	}
+	if a.Bias != nil {
+		c.buffer("Bias", a.Bias, a.W.Rows)
+	}
+	return c.err
+}
+
+// bytes is the size of the weights with their scales.
+func (w *Weight) bytes() (n int64) {
+	for _, p := range w.Parts {
+		n += int64(p.Rows) * int64(p.Format.RowBytes(w.K)+p.Format.ScaleBytes(w.K))
+	}
+	return n
+}

@@ -1,0 +1,146 @@
+// qkv_rope_store: RMS norm, the linear layer of queries, keys and values, their rotary position embedding, and the storing of keys
+// and values, in one kernel for few tokens on adapters where a dispatch costs more than the reading that it saves.
+//
+//   z[m, j] = dot(x[m] * weight, w[j]) / sqrt(mean(x[m]^2) + eps)
+//   queries of z, rotated, go to qkv; keys, rotated, and values go to their slots of the cache
+//
+// LANES invocations share four rows of w, which are two pairs of one head: neighbours, or with HALF_SPLIT two neighbours and those
+// half a head further.
+//
+// Shapes   M tokens, at most 4; H query and G key heads of D = HEAD_DIM; N = (H + 2*G)*D rows of w; K inputs, a multiple of 32
+//   tokens  [4] vec4<u32>                read   (id, position, slot, sequence); a slot of 0xFFFFFFFF is not stored
+//   x       [M, K] f32                   read
+//   weight  [K] f32                      read   of the norm
+//   w       [N, K] packed                read   as internal/quant/format.go says; the buffer is padded to 16 bytes
+//   scales  [N, words] u32                    read
+//   table   [positions, D/2] vec2<f32>   read   (cos, sin), computed by the caller in float64
+//   qkv     [M, row_stride] f32          write  the first H*D elements of a row
+//   k_cache [blocks, G, 16, D]           write  f16 pairs or f32, by KV_TYPE
+//   v_cache [blocks, G, 16, D]           write
+// Grid     ceil(N/4 / (WG/LANES)) workgroups of WG, M in z.
+// Traffic  reads w and scales M times; writes 4*M*H*D bytes and the keys and values. Bound by latency.
+// Storage  20*WG bytes of workgroup memory.
+// Numerics f32 sums, LANES partial ones a row; f16 rounds to nearest and ends at 65504.
+// Needs    a lib_weight file and lib_norm_linear, appended by wgsl.Source; formats that are read 32 at a time; nothing beyond the portable subset.
+// Ref      internal/ref, QKVRopeStore.
+
+// Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
+const WG: u32 = 128u;       // invocations per workgroup, a multiple of LANES
+const LANES: u32 = 32u;     // invocations that share rows
+const NORM: u32 = 1u;       // always
+const HEAD_DIM: u32 = 128u; // D, a multiple of 16
+const HALF_SPLIT: u32 = 0u; // 1: pairs are half a head apart
+const KV_TYPE: u32 = 1u;    // 0: f32, 1: f16
+
+struct Params {
+  k: u32,          // K, elements, a multiple of 32
+  heads: u32,      // H
+  kv_heads: u32,   // G
+  row_stride: u32, // elements of a row of qkv
+  eps: f32,        // added to the mean square
+  pad0: u32,
+  pad1: u32,
+  pad2: u32,
+}
+
+struct Step {
+  rows: u32, // M, the tokens that this step really has
+  pad0: u32,
+  pad1: u32,
+  pad2: u32,
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> step: Step;
+@group(0) @binding(2) var<uniform> tokens: array<vec4<u32>, 4>;
+@group(0) @binding(3) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> weight: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read> scales: array<u32>;
+@group(0) @binding(7) var<storage, read> table: array<vec2<f32>>;
+@group(0) @binding(8) var<storage, read_write> qkv: array<f32>;
+@group(0) @binding(9) var<storage, read_write> k_cache: array<u32>;
+@group(0) @binding(10) var<storage, read_write> v_cache: array<u32>;
+
+const BLOCK: u32 = 16u; // tokens per block
+const PAIRS: u32 = HEAD_DIM / 2u;
+const F16_MAX: f32 = 65504.0;
+
+fn turn(v: vec2<f32>, cs: vec2<f32>) -> vec2<f32> {
+  return vec2<f32>(v.x * cs.x - v.y * cs.y, v.y * cs.x + v.x * cs.y);
+}
+
+fn pack_half(v: vec2<f32>) -> u32 {
+  return pack2x16float(clamp(v, vec2<f32>(-F16_MAX), vec2<f32>(F16_MAX)));
+}
+
+// store puts two neighbours into the keys or the values; at counts pairs.
+fn store(key: bool, at: u32, v: vec2<f32>) {
+  if (KV_TYPE == 1u) {
+    if (key) {
+      k_cache[at] = pack_half(v);
+    } else {
+      v_cache[at] = pack_half(v);
+    }
+    return;
+  }
+  let bits = bitcast<vec2<u32>>(v);
+  if (key) {
+    k_cache[2u * at] = bits.x;
+    k_cache[2u * at + 1u] = bits.y;
+  } else {
+    v_cache[2u * at] = bits.x;
+    v_cache[2u * at + 1u] = bits.y;
+  }
+}
+
+@compute @workgroup_size(WG)
+fn qkv_rope_store(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
+  let m = wg.z;
+  if (m >= step.rows) { // the same for the whole workgroup
+    return;
+  }
+  let lane = tid % LANES;
+  let all_heads = p.heads + 2u * p.kv_heads;
+  let four = wg.x * (WG / LANES) + tid / LANES;
+  // Invocations past the last row must still reach the barriers.
+  let head = min(four / (HEAD_DIM / 4u), all_heads - 1u);
+  let part = four % (HEAD_DIM / 4u);
+  // Two neighbours at lo, and two at hi, of the head.
+  let lo = select(4u * part, 2u * part, HALF_SPLIT == 1u);
+  let hi = lo + select(2u, PAIRS, HALF_SPLIT == 1u);
+  let row = head * HEAD_DIM;
+  let found = dot_four(vec4<u32>(row + lo, row + lo + 1u, row + hi, row + hi + 1u), m * (p.k / 4u), lane);
+  let all = sum_lanes(found, tid, lane);
+  if (lane != 0u || four >= all_heads * (HEAD_DIM / 4u)) {
+    return;
+  }
+  var z = all.sum * inverseSqrt(all.square / f32(p.k) + p.eps);
+  let token = tokens[m];
+  if (head < p.heads + p.kv_heads) {
+    let at = token.y * PAIRS;
+    if (HALF_SPLIT == 1u) {
+      let first = turn(z.xz, table[at + lo]);
+      let second = turn(z.yw, table[at + lo + 1u]);
+      z = vec4<f32>(first.x, second.x, first.y, second.y);
+    } else {
+      z = vec4<f32>(turn(z.xy, table[at + lo / 2u]), turn(z.zw, table[at + hi / 2u]));
+    }
+  }
+  if (head < p.heads) {
+    let at = m * p.row_stride + row;
+    qkv[at + lo] = z.x;
+    qkv[at + lo + 1u] = z.y;
+    qkv[at + hi] = z.z;
+    qkv[at + hi + 1u] = z.w;
+    return;
+  }
+  if (token.z == 0xFFFFFFFFu) {
+    return;
+  }
+  let key = head < p.heads + p.kv_heads;
+  let g = (head - p.heads) % p.kv_heads;
+  let at = ((token.z / BLOCK * p.kv_heads + g) * BLOCK + token.z % BLOCK) * PAIRS;
+  store(key, at + lo / 2u, z.xy);
+  store(key, at + hi / 2u, z.zw);
+}
