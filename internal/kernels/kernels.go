@@ -73,6 +73,8 @@ type Tuning struct {
 	MatmulRows int
 	// GroupPairs is the least number of rows that are sent to an expert on average for which ExpertLinear groups them by expert.
 	GroupPairs int
+	// Fuse says that steps of at most FusedRows rows should use NormLinear and QKVRopeStore.
+	Fuse bool
 	// PrefillRows is the least number of rows for which Attention takes the prefill kernel. The serial kernel serves both.
 	PrefillRows int
 	// SerialPart is the most positions that one invocation of the serial attention walks over, a multiple of 4; 0 is what
@@ -99,7 +101,7 @@ func TuningFor(info gpu.Info) Tuning {
 		uniform := info.Vendor == "mesa"
 		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 17, GroupPairs: 4, PrefillRows: 65, Workgroups: 1024}
+	return Tuning{MatmulRows: 17, GroupPairs: 4, PrefillRows: 65, Workgroups: 1024, Fuse: true}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.
@@ -138,6 +140,10 @@ func NewTuned(dev gpu.Device, tuning Tuning) *Set {
 		pipelines: map[string]*pipeline{}, slots: map[string]gpu.Binding{},
 	}
 }
+
+// Fuses says whether steps of few rows should use the kernels that do several layers' work. They sum in another order than those
+// for more rows.
+func (s *Set) Fuses() bool { return s.tuning.Fuse && !s.tuning.Deterministic && !s.tuning.BarrierFree }
 
 // Names lists the kernels that ops so far need, without what specialises them, in order.
 func (s *Set) Names() []string {

@@ -36,6 +36,9 @@ type qkvParams struct {
 // FusedRows is the largest number of rows of QKVRopeStore.
 const FusedRows = 4
 
+// StoresFused says whether QKVRopeStore can store such a cache: bytes need the whole vector before the first of them is known.
+func StoresFused(kv quant.KVType) bool { return kv != quant.KVI8 }
+
 // QKVRopeStore is RMSNorm, Linear without bias, Rope and KVStore in one kernel.
 func (s *Set) QKVRopeStore(a QKVRopeStoreArgs) (Op, error) {
 	c := checker{op: "qkv_rope_store"}
@@ -52,7 +55,7 @@ func (s *Set) QKVRopeStore(a QKVRopeStoreArgs) (Op, error) {
 	c.want(whole, "weights of %d parts and %d columns in %v cannot be read", len(a.W.Parts), a.W.K, a.W.Parts[0].Format)
 	c.want(a.W.Rows == (a.Heads+2*a.KVHeads)*a.HeadDim, "W has %d rows, the heads %d", a.W.Rows, (a.Heads+2*a.KVHeads)*a.HeadDim)
 	c.want(a.RowStride >= a.Heads*a.HeadDim, "RowStride is %d, less than %d", a.RowStride, a.Heads*a.HeadDim)
-	c.want(a.KV != quant.KVI8, "no cache of %v", a.KV)
+	c.want(StoresFused(a.KV), "no cache of %v", a.KV)
 	c.buffer("Tokens", a.Tokens, 4*FusedRows)
 	c.buffer("X", a.X, a.Rows*a.W.K)
 	c.buffer("Norm", a.Norm, a.W.K)

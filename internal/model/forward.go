@@ -26,13 +26,15 @@ type Shape struct {
 
 // Forward is a model's forward pass as lists of ops, and the buffers through which a step goes in and comes out.
 //
-// The ops of Trunk run over the rows of tokens, those of Head, Pick and Select over the rows that want logits. All are recorded
+// TrunkOf and HeadOf choose among ops for few and for many rows. The ops of Trunk run over the rows of tokens, those of Head, Pick and Select over the rows that want logits. All are recorded
 // for a number of rows that may be larger than the true one, which they read from Step.
 type Forward struct {
 	Trunk  []kernels.Op // token ids -> hidden states
 	Head   []kernels.Op // hidden states -> logits
 	Pick   []kernels.Op // logits -> best ids
 	Select []kernels.Op // logits -> candidates for a sampler
+
+	few, fewHead []kernels.Op // Trunk and Head for kernels.FusedRows rows, nil where the device has no use for them
 
 	Taps []Tap // where linear layers of Trunk read, in order
 
@@ -71,6 +73,9 @@ type builder struct {
 	step gpu.Binding // of the rows that the ops under construction run over
 	ops  *[]kernels.Op
 	err  error
+
+	collect bool // calls are collected
+	calls   []call
 }
 
 // activations are the buffers between ops. All are f32.
@@ -107,6 +112,25 @@ func NewForward(dev gpu.Device, set *kernels.Set, cfg *weights.Config, w *Weight
 // build appends the ops of the model's architecture.
 func (b *builder) build(w *Weights, c *Cache) {
 	b.over(&b.Trunk, 0)
+	b.trunk(w, c)
+	b.over(&b.Head, 1)
+	b.head(w)
+	if b.set.Fuses() {
+		b.over(&b.few, 0)
+		b.fused(func() { b.trunk(w, c) })
+		b.over(&b.fewHead, 1)
+		b.fused(func() { b.head(w) })
+	}
+
+	b.over(&b.Pick, 1)
+	b.argmax(b.Logits, b.IDs)
+
+	b.over(&b.Select, 1)
+	b.topK(b.Logits)
+}
+
+// trunk is everything up to the last norm, by architecture.
+func (b *builder) trunk(w *Weights, c *Cache) {
 	switch b.cfg.Architecture {
 	case "ernie4_5":
 		b.ernie45(w, c)
@@ -120,19 +144,14 @@ func (b *builder) build(w *Weights, c *Cache) {
 		b.qwen3(w, c)
 	default:
 		b.err = fmt.Errorf("model: no forward pass for architecture %q", b.cfg.Architecture)
-		return
 	}
+}
 
-	b.over(&b.Head, 1)
+// head is the logits of the rows that want them.
+func (b *builder) head(w *Weights) {
 	b.gatherRows(b.x, b.last)
 	b.rmsNorm(b.last, w.FinalNorm, b.lastNormed)
 	b.linear(b.lastNormed, w.LMHead, b.Logits)
-
-	b.over(&b.Pick, 1)
-	b.argmax(b.Logits, b.IDs)
-
-	b.over(&b.Select, 1)
-	b.topK(b.Logits)
 }
 
 // buffersBetween makes the buffers that ops write.
@@ -159,7 +178,7 @@ func (b *builder) buffersBetween() {
 // inputs makes the buffers that the host writes.
 func (b *builder) inputs() {
 	b.Step = b.buffer("step", 2*StepSlot, gpu.UsageUniform|gpu.UsageCopyDst)
-	b.Tokens = b.buffer("tokens", 16*int64(b.MaxTokens), gpu.UsageStorage|gpu.UsageCopyDst)
+	b.Tokens = b.buffer("tokens", 16*int64(max(b.MaxTokens, kernels.FusedRows)), gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopyDst)
 	b.BlockTables = b.buffer("block_tables", 4*int64(b.MaxSeqs*b.Shape.MaxBlocksPerSeq), gpu.UsageStorage|gpu.UsageCopyDst)
 	b.LogitRows = b.buffer("logit_rows", 4*int64(b.MaxLogits), gpu.UsageStorage|gpu.UsageCopyDst)
 	positions := b.Shape.MaxBlocksPerSeq * blockSize
@@ -204,6 +223,10 @@ func (b *builder) over(ops *[]kernels.Op, slot int64) {
 
 // add takes a new op, or its error, with what it was for.
 func (b *builder) add(op kernels.Op, err error) {
+	if b.collect {
+		b.calls = append(b.calls, call{emit: func() { b.add(op, err) }})
+		return
+	}
 	if b.err != nil {
 		return
 	}

@@ -9,23 +9,31 @@ import (
 
 // rows is how many rows the ops under construction may run over.
 func (b *builder) rows() int {
+	rows := b.MaxLogits
 	if b.step.Offset == 0 {
-		return b.MaxTokens
+		rows = b.MaxTokens
 	}
-	return b.MaxLogits
+	if b.ops == &b.few || b.ops == &b.fewHead {
+		rows = min(rows, kernels.FusedRows)
+	}
+	return rows
 }
 
 // qkvStride is the width of a row that holds q, k and v side by side.
 func (b *builder) qkvStride() int { return (b.cfg.NumHeads + 2*b.cfg.NumKVHeads) * b.cfg.HeadDim }
 
 func (b *builder) embed(table kernels.Weight, x gpu.Buffer) {
-	b.add(b.set.Embed(kernels.EmbedArgs{Rows: b.rows(), Tokens: b.Tokens, Table: table, X: x, Step: b.step}))
+	b.do(call{reads: b.Tokens, writes: x, emit: func() {
+		b.add(b.set.Embed(kernels.EmbedArgs{Rows: b.rows(), Tokens: b.Tokens, Table: table, X: x, Step: b.step}))
+	}})
 }
 
 func (b *builder) rmsNorm(x, weight, y gpu.Buffer) {
-	b.add(b.set.RMSNorm(kernels.RMSNormArgs{
-		Rows: b.rows(), Dim: b.cfg.HiddenSize, Eps: float32(b.cfg.RMSNormEps), X: x, Weight: weight, Y: y, Step: b.step,
-	}))
+	b.do(call{what: callNorm, reads: x, writes: y, x: x, weight: weight, emit: func() {
+		b.add(b.set.RMSNorm(kernels.RMSNormArgs{
+			Rows: b.rows(), Dim: b.cfg.HiddenSize, Eps: float32(b.cfg.RMSNormEps), X: x, Weight: weight, Y: y, Step: b.step,
+		}))
+	}})
 }
 
 func (b *builder) linear(x gpu.Buffer, l Linear, y gpu.Buffer) { b.linearOf(x, l, y, false) }
@@ -37,6 +45,15 @@ func (b *builder) linearOf(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
 	if b.ops == &b.Trunk {
 		b.Taps = append(b.Taps, Tap{Op: len(b.Trunk), X: x, K: l.K, Names: l.Names})
 	}
+	c := call{what: callLinear, reads: x, x: x, y: y, linear: l, add: add, emit: func() { b.plainLinear(x, l, y, add) }}
+	if !add {
+		c.writes = y
+	}
+	b.do(c)
+}
+
+// plainLinear makes the ops of a linear layer alone.
+func (b *builder) plainLinear(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
 	for _, p := range l.Pieces {
 		in := x
 		if p.Order != nil {
@@ -60,17 +77,21 @@ func (b *builder) gatherColumns(x, order gpu.Buffer, k int) gpu.Buffer {
 }
 
 func (b *builder) qkNorm(qkv, q, k gpu.Buffer) {
-	b.add(b.set.QKNorm(kernels.QKNormArgs{
-		Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-		Eps: float32(b.cfg.RMSNormEps), QWeight: q, KWeight: k, QKV: qkv, Step: b.step,
-	}))
+	b.do(call{reads: qkv, emit: func() {
+		b.add(b.set.QKNorm(kernels.QKNormArgs{
+			Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
+			Eps: float32(b.cfg.RMSNormEps), QWeight: q, KWeight: k, QKV: qkv, Step: b.step,
+		}))
+	}})
 }
 
 func (b *builder) rope(qkv gpu.Buffer) {
-	b.add(b.set.Rope(kernels.RopeArgs{
-		Rows: b.rows(), Heads: b.cfg.NumHeads + b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-		HalfSplit: b.cfg.RopeHalfSplit, Tokens: b.Tokens, Table: b.ropeTable, QKV: qkv, Step: b.step,
-	}))
+	b.do(call{what: callRope, reads: qkv, emit: func() {
+		b.add(b.set.Rope(kernels.RopeArgs{
+			Rows: b.rows(), Heads: b.cfg.NumHeads + b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
+			HalfSplit: b.cfg.RopeHalfSplit, Tokens: b.Tokens, Table: b.ropeTable, QKV: qkv, Step: b.step,
+		}))
+	}})
 }
 
 // mlp adds a SwiGLU layer of x to y: down(silu(gate(x)) * up(x)).
@@ -82,27 +103,35 @@ func (b *builder) mlp(x gpu.Buffer, m MLP, y gpu.Buffer) {
 
 func (b *builder) kvStore(qkv gpu.Buffer, c *Cache, layer int) {
 	q := b.cfg.NumHeads * b.cfg.HeadDim
-	b.add(b.set.KVStore(kernels.KVStoreArgs{
-		Rows: b.rows(), KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-		KOffset: q, VOffset: q + b.cfg.NumKVHeads*b.cfg.HeadDim, KV: c.KV,
-		Tokens: b.Tokens, QKV: qkv, KCache: c.K[layer], VCache: c.V[layer], Step: b.step,
-	}))
+	b.do(call{what: callStore, reads: qkv, cache: c, layer: layer, emit: func() {
+		b.add(b.set.KVStore(kernels.KVStoreArgs{
+			Rows: b.rows(), KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
+			KOffset: q, VOffset: q + b.cfg.NumKVHeads*b.cfg.HeadDim, KV: c.KV,
+			Tokens: b.Tokens, QKV: qkv, KCache: c.K[layer], VCache: c.V[layer], Step: b.step,
+		}))
+	}})
 }
 
 func (b *builder) attention(qkv gpu.Buffer, c *Cache, layer int, out gpu.Buffer) {
-	b.add(b.set.Attention(kernels.AttentionArgs{
-		Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-		MaxBlocks: b.Shape.MaxBlocksPerSeq, KV: c.KV, Tokens: b.Tokens, BlockTables: b.BlockTables, QKV: qkv,
-		KCache: c.K[layer], VCache: c.V[layer], Out: out, Step: b.step,
-	}))
+	b.do(call{reads: qkv, writes: out, emit: func() {
+		b.add(b.set.Attention(kernels.AttentionArgs{
+			Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
+			MaxBlocks: b.Shape.MaxBlocksPerSeq, KV: c.KV, Tokens: b.Tokens, BlockTables: b.BlockTables, QKV: qkv,
+			KCache: c.K[layer], VCache: c.V[layer], Out: out, Step: b.step,
+		}))
+	}})
 }
 
 func (b *builder) siluMul(gateUp gpu.Buffer, dim int, out gpu.Buffer) {
-	b.add(b.set.SiLUMul(kernels.SiLUMulArgs{Rows: b.rows(), Dim: dim, GateUp: gateUp, Out: out, Step: b.step}))
+	b.do(call{what: callGate, reads: gateUp, writes: out, emit: func() {
+		b.add(b.set.SiLUMul(kernels.SiLUMulArgs{Rows: b.rows(), Dim: dim, GateUp: gateUp, Out: out, Step: b.step}))
+	}})
 }
 
 func (b *builder) gatherRows(x, out gpu.Buffer) {
-	b.add(b.set.GatherRows(kernels.GatherRowsArgs{Rows: b.rows(), Dim: b.cfg.HiddenSize, Index: b.LogitRows, X: x, Out: out, Step: b.step}))
+	b.do(call{reads: x, writes: out, emit: func() {
+		b.add(b.set.GatherRows(kernels.GatherRowsArgs{Rows: b.rows(), Dim: b.cfg.HiddenSize, Index: b.LogitRows, X: x, Out: out, Step: b.step}))
+	}})
 }
 
 func (b *builder) argmax(logits, ids gpu.Buffer) {

@@ -11,7 +11,7 @@ import (
 // has to show.
 func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	q, kv := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim
-	perToken := []int{cfg.HiddenSize, q + 2*kv, 2 * slices.Max(widths(cfg)), 4} // x, qkv, gate_up, tokens
+	perToken := []int{cfg.HiddenSize, q + 2*kv, 2 * slices.Max(widths(cfg))} // x, qkv, gate_up
 	// last, logits, ids, draws, top, top_sums, logit_rows
 	perLogits := []int{cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2, 1}
 	add := func(size int64) {
@@ -39,6 +39,7 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 		}
 	}
 	add(2 * StepSlot)
+	add(16 * int64(max(s.MaxTokens, kernels.FusedRows))) // tokens
 	add(4 * int64(s.MaxSeqs) * int64(s.MaxBlocksPerSeq))
 	add(ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize))
 	return sum, largest

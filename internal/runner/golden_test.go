@@ -72,7 +72,7 @@ func checkGolden(t *testing.T, dev gpu.Device, dir string, kv quant.KVType, tol 
 }
 
 // checkSource holds a source that has the weights of a golden checkpoint against what is expected of it.
-func checkSource(t *testing.T, dev gpu.Device, src weights.Source, dir string, kv quant.KVType, tol float64) {
+func checkSource(t *testing.T, dev gpu.Device, src weights.Source, dir string, kv quant.KVType, tol float64, edit ...func(*Config)) {
 	want, err := weights.OpenSafetensors(filepath.Join(dir, "expected.safetensors"))
 	if err != nil {
 		t.Fatal(err)
@@ -86,10 +86,14 @@ func checkSource(t *testing.T, dev gpu.Device, src weights.Source, dir string, k
 	if err := json.Unmarshal(data, &cases); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Open(context.Background(), dev, src, Config{
+	config := Config{
 		KV: kv, Budget: 1 << 30, MaxModelLen: 512, MaxTokens: 48, MaxLogits: 16, MaxSeqs: 1, NumTokens: src.Config().VocabSize,
 		Progress: func(string, int64, int64, string) {},
-	})
+	}
+	for _, e := range edit {
+		e(&config)
+	}
+	r, err := Open(context.Background(), dev, src, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,8 @@ type Config struct {
 	// into chunks, and whether its keys and values were computed now or before. See kernels.Tuning.
 	Deterministic bool
 
+	Tuning *kernels.Tuning // the choice of kernels; nil: what suits the device
+
 	Progress func(phase string, done, total int64, name string)
 }
 
@@ -51,6 +53,9 @@ var errBudget = fmt.Errorf("the memory budget is too small: %w", gpu.ErrOutOfMem
 // Open loads a model and sizes its cache. The device and the source stay the caller's.
 func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ *Runner, err error) {
 	tuning := kernels.TuningFor(dev.Info())
+	if c.Tuning != nil {
+		tuning = *c.Tuning
+	}
 	tuning.Deterministic = c.Deterministic
 	r := &Runner{
 		dev: dev, cfg: src.Config(), set: kernels.NewTuned(dev, tuning),

@@ -155,7 +155,7 @@ func (r *Runner) trunk(rows int) (gpu.Program, error) {
 	if p := r.trunks[rows]; p != nil {
 		return p, nil
 	}
-	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), record(nil, r.fwd.Trunk, rows))
+	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), record(nil, r.fwd.TrunkOf(rows), rows))
 	if err == nil {
 		r.trunks[rows] = p
 	}
@@ -167,7 +167,7 @@ func (r *Runner) head(key headKey) (gpu.Program, error) {
 	if p := r.heads[key]; p != nil {
 		return p, nil
 	}
-	cmds := record(nil, r.fwd.Head, key.rows)
+	cmds := record(nil, r.fwd.HeadOf(key.rows), key.rows)
 	switch key.want {
 	case WantIDs:
 		cmds = record(cmds, r.fwd.Pick, key.rows)
@@ -193,7 +193,7 @@ func record(cmds []gpu.Command, ops []kernels.Op, rows int) []gpu.Command {
 
 // DispatchesPerToken counts the dispatches of a decode step of one sequence.
 func (r *Runner) DispatchesPerToken() int {
-	return len(record(record(record(nil, r.fwd.Trunk, 1), r.fwd.Head, 1), r.fwd.Pick, 1))
+	return len(record(record(record(nil, r.fwd.TrunkOf(1), 1), r.fwd.HeadOf(1), 1), r.fwd.Pick, 1))
 }
 
 // warmup runs the steps that come first for every user, so that what drivers build late is built before anyone waits: a

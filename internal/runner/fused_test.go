@@ -1,0 +1,89 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/gpu/gputest"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/internal/weights"
+)
+
+// hardware has the kernels run that a GPU gets, whatever the adapter is.
+func hardware(c *Config) {
+	tuning := kernels.TuningFor(gpu.Info{Kind: gpu.KindHardware})
+	tuning.Workgroups = 64
+	c.Tuning = &tuning
+}
+
+// TestGoldensOnGPUKernels runs the kernels of GPUs on whatever adapter there is: for prompts those for many rows, then for each token
+// those that do several layers' work at once.
+func TestGoldensOnGPUKernels(t *testing.T) {
+	for _, model := range goldenModels {
+		for _, kv := range []struct {
+			kv  quant.KVType
+			tol float64
+		}{{quant.KVF32, 5e-4}, {quant.KVF16, 1e-2}, {quant.KVI8, 6e-2}} {
+			t.Run(fmt.Sprintf("%s/%v", model, kv.kv), func(t *testing.T) {
+				dir := filepath.Join(goldens, model)
+				src, err := weights.OpenDir(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer src.Close()
+				checkSource(t, gputest.Open(t), src, dir, kv.kv, kv.tol, hardware)
+			})
+		}
+	}
+}
+
+// TestFusedDispatches counts what a token costs.
+func TestFusedDispatches(t *testing.T) {
+	for _, c := range []struct {
+		model               string
+		kv                  quant.KVType
+		layers, each, plain int
+	}{
+		{"ernie", quant.KVF16, 3, 6, 11},             // qkv with rope and store, attention in two, o, gate and up, down
+		{"ernie", quant.KVI8, 3, 8, 11},              // rope and store apart
+		{"ernie-bias-untied", quant.KVF16, 2, 8, 11}, // likewise
+		{"qwen3", quant.KVF16, 2, 9, 12},             // the norm of heads too
+	} {
+		src, err := weights.OpenDir(filepath.Join(goldens, c.model))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev := gputest.Open(t)
+		open := func(fuse bool) *Runner {
+			config := Config{
+				KV: c.kv, Budget: 1 << 30, MaxModelLen: 64, MaxTokens: 8, MaxLogits: 2, MaxSeqs: 1, NumTokens: src.Config().VocabSize,
+				Progress: func(string, int64, int64, string) {},
+			}
+			hardware(&config)
+			config.Tuning.Fuse = fuse
+			r, err := Open(context.Background(), dev, src, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		for fuse, each := range map[bool]int{true: c.each, false: c.plain} {
+			r := open(fuse)
+			head := 4 // rows, logits with the norm, the best of parts, the best of all
+			if !fuse {
+				head = 5
+			}
+			if got, want := r.DispatchesPerToken(), 1+c.layers*each+head; got != want {
+				t.Errorf("%s, cache %v, fused %v: %d dispatches for a token, want %d", c.model, c.kv, fuse, got, want)
+			}
+			r.Close()
+		}
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
