@@ -122,8 +122,8 @@ func Cases(level Level) []Case {
 		add("attention/decode", nil, func(b *bench) error { return attentionCase(b, quant.KVF16, []int{128}, decodeRuns) })
 		add("attention/prefill", nil, func(b *bench) error { return attentionCase(b, quant.KVF16, []int{128}, longRuns) })
 		add("attention/int8", nil, func(b *bench) error { return attentionCase(b, quant.KVI8, []int{128}, longRuns) })
-		add("norm_linear/q4g32", nil, func(b *bench) error { return normLinearCase(b, q4) })
-		add("qkv_rope_store/q4g32", nil, func(b *bench) error { return qkvRopeStoreCase(b, q4) })
+		add("norm_linear/q4g32", nil, func(b *bench) error { return normLinearCase(b, q4, fusedShapes[:1]) })
+		add("qkv_rope_store/q4g32", nil, func(b *bench) error { return qkvRopeStoreCase(b, q4, qkvShapes[:1]) })
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
 		add("gather_columns", nil, gatherColumnsCase)
@@ -184,8 +184,8 @@ func Cases(level Level) []Case {
 		})
 	}
 	for _, f := range fusedFormats() {
-		add("norm_linear/"+f.String(), nil, func(b *bench) error { return normLinearCase(b, f) })
-		add("qkv_rope_store/"+f.String(), nil, func(b *bench) error { return qkvRopeStoreCase(b, f) })
+		add("norm_linear/"+f.String(), nil, func(b *bench) error { return normLinearCase(b, f, fusedShapes) })
+		add("qkv_rope_store/"+f.String(), nil, func(b *bench) error { return qkvRopeStoreCase(b, f, qkvShapes) })
 	}
 	add("attention_long", nil, attentionLong)
 	add("silu_mul", nil, siluMulCase)

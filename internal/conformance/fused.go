@@ -9,20 +9,27 @@ import (
 	"github.com/pagelight/pagelight/internal/ref"
 )
 
-// normLinearCase runs layers with every switch, for all numbers of lanes, and for a K that no number of lanes divides.
-func normLinearCase(b *bench, f quant.Format) error {
-	for _, s := range []struct {
-		rows, bucket, n, k, parts int
-		norm, bias, gated, add    bool
-	}{
-		{rows: 1, bucket: 1, n: 1, k: 32, parts: 1, norm: true},
-		{rows: 1, bucket: 1, n: 38, k: 1024, parts: 1, norm: true, gated: true},
-		{rows: 2, bucket: 4, n: 6, k: 96, parts: 1, bias: true, gated: true},
-		{rows: 3, bucket: 3, n: 9, k: 2048, parts: 3, add: true},
-		{rows: 1, bucket: 2, n: 5, k: 3072, parts: 1, norm: true, bias: true, add: true},
-		{rows: 1, bucket: 1, n: 17, k: 4096, parts: 2},
-		{rows: 2, bucket: 2, n: 7, k: 1280, parts: 1, norm: true},
-	} {
+// fusedShape is one layer of norm_linear.
+type fusedShape struct {
+	rows, bucket, n, k, parts int
+	norm, bias, gated, add    bool
+}
+
+// fusedShapes are layers with every switch, for all numbers of lanes, and for a K that no number of lanes divides. The first has
+// most of what there is.
+var fusedShapes = []fusedShape{
+	{rows: 2, bucket: 3, n: 38, k: 1024, parts: 1, norm: true, bias: true, gated: true},
+	{rows: 1, bucket: 1, n: 1, k: 32, parts: 1, norm: true},
+	{rows: 2, bucket: 4, n: 6, k: 96, parts: 1, bias: true, gated: true},
+	{rows: 3, bucket: 3, n: 9, k: 2048, parts: 3, add: true},
+	{rows: 1, bucket: 2, n: 5, k: 3072, parts: 1, norm: true, bias: true, add: true},
+	{rows: 1, bucket: 1, n: 17, k: 4096, parts: 2},
+	{rows: 2, bucket: 2, n: 7, k: 1280, parts: 1, norm: true},
+}
+
+// normLinearCase runs layers of one weight format.
+func normLinearCase(b *bench, f quant.Format, shapes []fusedShape) error {
+	for _, s := range shapes {
 		k := rowOf(f, s.k)
 		x := b.rowsOf(s.rows, s.bucket, k)
 		parts := cut(b.matrix(f, s.n, k), s.parts)
@@ -67,18 +74,24 @@ func normLinearCase(b *bench, f quant.Format) error {
 // fusedTolerance is that of a sum, of a norm and of what the gate adds.
 var fusedTolerance = tolerance{4e-5, 4e-5}
 
-// qkvRopeStoreCase runs head dimensions, both kinds of pairs and both kinds of cache; one token stores nothing.
-func qkvRopeStoreCase(b *bench, f quant.Format) error {
-	for i, s := range []struct {
-		rows, heads, kvHeads, d, k int
-		halfSplit                  bool
-		kv                         quant.KVType
-	}{
-		{1, 4, 2, 128, 1024, false, quant.KVF16},
-		{4, 3, 1, 64, 96, true, quant.KVF16},
-		{2, 2, 2, 48, 2048, false, quant.KVF32},
-		{3, 1, 1, 16, 4096, true, quant.KVF32},
-	} {
+// qkvShape is one layer of qkv_rope_store.
+type qkvShape struct {
+	rows, heads, kvHeads, d, k int
+	halfSplit                  bool
+	kv                         quant.KVType
+}
+
+// qkvShapes differ in head dimension, and have both kinds of pairs and of cache.
+var qkvShapes = []qkvShape{
+	{1, 4, 2, 128, 1024, false, quant.KVF16},
+	{4, 3, 1, 64, 96, true, quant.KVF16},
+	{2, 2, 2, 48, 2048, false, quant.KVF32},
+	{3, 1, 1, 16, 4096, true, quant.KVF32},
+}
+
+// qkvRopeStoreCase runs layers of one weight format; in every other one a token stores nothing.
+func qkvRopeStoreCase(b *bench, f quant.Format, shapes []qkvShape) error {
+	for i, s := range shapes {
 		k, stride := rowOf(f, s.k), (s.heads+2*s.kvHeads)*s.d
 		const positions, blocks = 33, 3
 		table := make([]float32, 0, positions*s.d)

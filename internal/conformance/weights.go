@@ -50,13 +50,15 @@ func typical(f quant.Format) bool {
 	return f.Group > 8 && (f.Kind != quant.Q3 || f.Group == 32)
 }
 
-// fusedFormats are those that norm_linear and qkv_rope_store are tried on: one for each text that reads weights.
+// fusedFormats are those that norm_linear and qkv_rope_store are tried on: one for each lib file, and fewer in browsers.
 func fusedFormats() []quant.Format {
-	return []quant.Format{
-		{Kind: quant.F32}, {Kind: quant.F16}, {Kind: quant.BF16}, {Kind: quant.Q8, Group: 32}, {Kind: quant.Q4, Group: 32},
-		{Kind: quant.Q4, Group: 128}, {Kind: quant.Q4M, Group: 32}, {Kind: quant.Q6K, Group: 16}, {Kind: quant.IQ4, Group: 32},
-		{Kind: quant.F8, Group: 128}, {Kind: quant.CCQ275, Group: 64},
+	list := []quant.Format{{Kind: quant.Q4, Group: 32}, {Kind: quant.Q6K, Group: 16}}
+	if runtime.GOOS == "js" {
+		return list
 	}
+	return append(list, quant.Format{Kind: quant.F32}, quant.Format{Kind: quant.F16}, quant.Format{Kind: quant.BF16},
+		quant.Format{Kind: quant.Q8, Group: 32}, quant.Format{Kind: quant.IQ4, Group: 32}, quant.Format{Kind: quant.F8, Group: 128},
+		quant.Format{Kind: quant.CCQ275, Group: 64})
 }
 
 // matrix makes a random weight matrix whose products with activations of magnitude 1 have magnitude 1. Codes take all their

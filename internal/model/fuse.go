@@ -7,7 +7,7 @@ import (
 
 // What few tokens wait for is the number of dispatches, each of which costs a GPU about as much as the work in it. For steps of at
 // most kernels.FusedRows rows the forward pass is therefore built a second time: its calls are collected first, and those that
-// one kernel can do together become one op (docs/adr/0026-fused-steps.md).
+// one kernel can do together become one op (docs/adr/0031-fused-steps.md).
 
 // call is one layer's work that has not become an op yet.
 type call struct {
