@@ -91,7 +91,8 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			return nil
 		}
 		return []wgsl.Consts{
-			{"WG": 128, "LANES": 32, "NORM": 1, "GATED": 1}, {"WG": 128, "LANES": 64, "NORM": 0, "GATED": 0},
+			{"WG": 128, "LANES": 32, "NORM": 1, "GATED": 1},
+			{"WG": 128, "LANES": 64, "NORM": 0, "GATED": 0},
 			{"WG": 96, "LANES": 96, "NORM": 1, "GATED": 0},
 		}
 	case "qkv_rope_store":
