@@ -32,10 +32,10 @@ type packCmd struct {
 	Recipe    string `placeholder:"FILE" help:"YAML file with a format and a method for each class of matrices, instead of --quant, --group, --embedding and --method."`
 
 	Analyze    bool    `help:"Write no bundle: measure what --quant does to each kind of matrix, and print a recipe that spends --target-bits where they help the most."`
-	TargetBits float64 `default:"3" placeholder:"BITS" help:"For --analyze: bits a weight of the linear layers, scales included."`
+	TargetBits float64 `default:"3" placeholder:"BITS" help:"For --analyze: bits a weight of the linear layers, scales included. Default: 3."`
 
 	Calibration       string `placeholder:"FILE" help:"UTF-8 text to calibrate with, - is standard input. Default: text in English and Chinese that is part of this program."`
-	CalibrationTokens int    `default:"32768" placeholder:"N" help:"Most tokens of it to use."`
+	CalibrationTokens int    `default:"32768" placeholder:"N" help:"Most tokens of it to use. Default: 32768."`
 	Device            string `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What runs the model for calibration: auto, gpu or cpu."`
 	LogLevel          string `enum:"debug,info,warn,error" default:"warn" env:"PAGELIGHT_LOG_LEVEL" hidden:""`
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,4 +68,19 @@ func TestPackWrongCalls(t *testing.T) {
 	} {
 		fails(t, c.code, "", c.words, c.args...)
 	}
+}
+
+// A model agrees with itself everywhere, and cannot be held against one of another vocabulary.
+func TestPerplexityAgainst(t *testing.T) {
+	t.Parallel()
+	text := write(t, strings.Repeat("The king said to his son that he should go and look for the golden bird. ", 6))
+	args := []string{"perplexity", "--file", text, "--device", "cpu", "--json", "--against", "builtin"}
+	var got perplexityResult
+	if err := json.Unmarshal([]byte(succeeds(t, "", args...)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.SameTop != 1 || got.Against != "builtin" {
+		t.Errorf("against itself: %+v", got)
+	}
+	fails(t, exitUsage, "", []string{"vocabulary of 512"}, "perplexity", "--file", text, "--device", "cpu", "--against", tinyModel)
 }
