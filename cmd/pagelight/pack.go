@@ -20,7 +20,7 @@ import (
 )
 
 type packCmd struct {
-	Model string `arg:"" env:"PAGELIGHT_MODEL" help:"The model: a folder, a .gguf file, or builtin."`
+	Model string `arg:"" env:"PAGELIGHT_MODEL" help:"The model: a folder, a .gguf file, hf:ORG/NAME, or builtin."`
 	Out   string `short:"o" placeholder:"DIR" help:"The bundle's folder. What is unfinished lies in DIR.packing; the same command goes on from there."`
 	Force bool   `help:"Replace a bundle that is in DIR already."`
 	Name  string `placeholder:"NAME" help:"The model's name in the bundle. Default: the one that it has."`
