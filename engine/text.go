@@ -82,11 +82,6 @@ func (e *Engine) promptIDs(ctx context.Context, req *Request) ([]int32, error) {
 	var err error
 	switch {
 	case req.TokenIDs != nil:
-		for i, id := range req.TokenIDs {
-			if id < 0 || int(id) >= e.config.VocabSize {
-				return nil, &ParamError{"prompt", fmt.Sprintf("token id %d at position %d is not in the vocabulary of %d", id, i, e.config.VocabSize)}
-			}
-		}
 		ids = append(ids, req.TokenIDs...)
 	case req.Prompt != nil:
 		ids, err = e.Tokenize(*req.Prompt, true)
@@ -99,7 +94,15 @@ func (e *Engine) promptIDs(ctx context.Context, req *Request) ([]int32, error) {
 	if err == nil && len(ids) == 0 {
 		err = &ParamError{"prompt", "has no tokens"}
 	}
-	return ids, err
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids { // a tokenizer may have more tokens than the model
+		if id < 0 || int(id) >= e.config.VocabSize {
+			return nil, &ParamError{"prompt", fmt.Sprintf("token id %d at position %d is not in the vocabulary of %d", id, i, e.config.VocabSize)}
+		}
+	}
+	return ids, nil
 }
 
 // Tokenize gives the ids of a text, with the tokens that the tokenizer's own configuration puts around a text (none for

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -80,6 +81,9 @@ func (c *generateCmd) Run(a *app) error {
 		return err
 	}
 	defer eng.Close()
+	if _, err := eng.Tokenize("", false); !c.JSON && errors.Is(err, engine.ErrNoTokenizer) {
+		return modelError{errors.New("this model has no tokenizer, so there is no text to print: --json prints token ids")}
+	}
 	out := generated{TokenIDs: []int32{}}
 	var text strings.Builder
 	for ev, err := range eng.Generate(a.ctx, req) {

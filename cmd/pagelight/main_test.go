@@ -189,6 +189,24 @@ func TestModelsThatDoNotOpen(t *testing.T) {
 		"generate", "--prompt", "x", "--device", "cpu", "--gpu-memory", "1M")
 }
 
+// TestModelsByOddNames: a file of a cache that names files by their hashes, no tokenizer, no name.
+func TestModelsByOddNames(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../internal/weights/testdata/gguf/ernie-s-q8_0.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob := write(t, string(raw))
+	if out := succeeds(t, "", "show", blob); !strings.Contains(out, "path           "+blob+"\n") || !strings.Contains(out, "files          "+filepath.Base(blob)+" (311.2 KiB)\n") {
+		t.Errorf("path and file of %s are not said in\n%s", blob, out)
+	}
+	if out := succeeds(t, "", "show", ""); !strings.Contains(out, "ernie-tiny") {
+		t.Errorf("no name is not the built-in model:\n%s", out)
+	}
+	fails(t, exitModel, "", []string{"no tokenizer", "--json prints token ids"},
+		"generate", "--model", tinyModel, "--token-ids", "1", "--max-tokens", "1", "--device", "cpu")
+}
+
 func TestGenerateJSON(t *testing.T) {
 	t.Parallel()
 	args := []string{"generate", "--device", "cpu", "--prompt", "Once upon a time", "--max-tokens", "5", "--json"}

@@ -219,7 +219,7 @@ func describeMemory(src weights.Source) string {
 func modelFiles(model string) (path string, files []fileAndSize, err error) {
 	path = model
 	switch {
-	case model == local.Builtin:
+	case model == "", model == local.Builtin:
 		files, err = listFiles(builtin.FS())
 		return "", files, err
 	case strings.HasPrefix(model, weights.SyntheticPrefix):
@@ -248,10 +248,10 @@ func modelFiles(model string) (path string, files []fileAndSize, err error) {
 		dir = filepath.Dir(path)
 	}
 	files, err = listFiles(os.DirFS(dir))
-	if st.IsDir() || !strings.HasSuffix(path, ".gguf") {
+	if st.IsDir() || !strings.HasSuffix(path, ".gguf") && !weights.BeginsAsGGUF(path) {
 		return dir, files, err
 	}
-	// Of the files beside a .gguf only the other parts of the same model belong to it.
+	// Of the files beside a GGUF file only the other parts of the same model belong to it.
 	stem := ggufPart.ReplaceAllString(filepath.Base(path), "")
 	files = slices.DeleteFunc(files, func(f fileAndSize) bool {
 		return f.Name != filepath.Base(path) && (f.Name == stem || ggufPart.ReplaceAllString(f.Name, "") != stem)
