@@ -196,6 +196,22 @@ func TestTokenizerJSONIsRefusedByName(t *testing.T) {
 	}
 }
 
+// TestFilesThatAreNoTokenizer: the error names the file that was given, in words of JSON and not of Go.
+func TestFilesThatAreNoTokenizer(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"":                    "tokenizer.json: file is empty",
+		"[]":                  "tokenizer.json: the file is of JSON type array",
+		`{"model": 5}`:        "tokenizer.json: model is of JSON type number",
+		"<html></html>":       "tokenizer.json: broken JSON",
+		`{"added_tokens":{}}`: "tokenizer.json: added_tokens is of JSON type object",
+	} {
+		if _, err := New(Files{JSON: []byte(file)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want an error with %q", file, err, want)
+		}
+	}
+}
+
 // A hundred files with bytes changed, left out or repeated: an error or a
 // tokenizer that works, and no panic.
 func TestMutatedTokenizerJSON(t *testing.T) {

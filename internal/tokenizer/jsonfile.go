@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,9 +49,15 @@ func parseJSONFile(data []byte) (*jsonFile, error) {
 	if len(data) > maxJSONBytes {
 		return nil, fmt.Errorf("file has %d bytes, more than the limit of %d", len(data), maxJSONBytes)
 	}
+	if len(data) == 0 {
+		return nil, errors.New("file is empty")
+	}
 	var f jsonFile
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, err
+	var typ *json.UnmarshalTypeError
+	if err := json.Unmarshal(data, &f); errors.As(err, &typ) {
+		return nil, fmt.Errorf("%s is of JSON type %s, which does not fit there", cmp.Or(typ.Field, "the file"), typ.Value)
+	} else if err != nil {
+		return nil, fmt.Errorf("broken JSON: %w", err)
 	}
 	m := &f.Model
 	switch {

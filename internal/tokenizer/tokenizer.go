@@ -106,7 +106,7 @@ type config struct {
 // counts, for it is what the JSON was made of; but some checkpoints have a
 // tokenizer.model that is no SentencePiece model.
 func New(f Files) (Tokenizer, error) {
-	if len(f.Model) == 0 && len(f.JSON) > 0 {
+	if len(f.Model) == 0 && f.JSON != nil {
 		return newMergeTokenizer(f)
 	}
 	t, err := newSentencePiece(f)
