@@ -15,13 +15,13 @@ import (
 )
 
 // Limits of a GGUF header. Real ones have some 60 keys, a vocabulary of up to 262144 pieces (10 MB with its merges), and a
-// few thousand tensors.
+// few thousand tensors. A vocabulary takes up to seven times its bytes of memory before its tokenizer stands.
 const (
 	maxGGUFKeys     = 1 << 16
 	maxGGUFKey      = 1 << 10 // bytes of a key or of a tensor's name
 	maxGGUFString   = 4 << 20 // the largest is a chat template
 	maxGGUFElements = 4 << 20 // of all arrays together
-	maxGGUFHeader   = 64 << 20
+	maxGGUFHeader   = 32 << 20
 	maxGGUFDims     = 4
 	maxGGUFAlign    = 1 << 20
 	ggufReadAhead   = 256 << 10

@@ -161,6 +161,16 @@ func TestHostileGGUFConfig(t *testing.T) {
 }
 
 // TestHostileGGUFTensors opens files that lack tensors, have others, or the wrong ones.
+// TestLargeGGUFHeader: strings that are short enough one by one may still not be a header of any size.
+func TestLargeGGUFHeader(t *testing.T) {
+	t.Parallel()
+	m := smallGGUF(t, "ernie4_5")
+	for i := range 9 {
+		m = m.with(fmt.Sprintf("text.%d", i), strings.Repeat("x", 4<<20-1))
+	}
+	m.refused(t, "the header has more than the 33554432 bytes that are accepted")
+}
+
 func TestHostileGGUFTensors(t *testing.T) {
 	t.Parallel()
 	right := smallGGUF(t, "ernie4_5")
