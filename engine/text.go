@@ -190,7 +190,7 @@ func (t *Text) RenderChat(ctx context.Context, messages []Message, addGeneration
 	case err == nil:
 		return text, nil
 	case errors.As(err, &raised):
-		return "", &ParamError{"messages", "the model's chat template refuses them: " + raised.Message}
+		return "", &ParamError{"messages", "the model's chat template refuses them: " + raised.Error()}
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	}

@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	exit := -1
 	parser, err := kong.New(&c,
 		kong.Name("pagelight"),
-		kong.Description("One engine for ERNIE-4.5: in a browser tab, on a server, on the command line.\n\n"+
+		kong.Description("One engine for ERNIE-4.5 and its relatives: in a browser tab, on a server, on the command line.\n\n"+
 			"A MODEL is a folder (a Hugging Face checkpoint or a Pagelight bundle), a file in one, a .gguf file, \"hf:ORG/NAME\" (a model of "+
 			"the Hugging Face hub, downloaded when it is not in the cache; \"pagelight pull --help\" says more), \"builtin\" (a tiny English and "+
 			"Chinese chat model that is part of this program), or \"synthetic:ernie-4.5-0.3b\" (a speed test of full size)."),

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -56,7 +57,15 @@ type Var struct {
 // RaisedError is the error of a template that called raise_exception.
 type RaisedError struct{ Message string }
 
-func (e *RaisedError) Error() string { return e.Message }
+// Error is the message without control characters, for it comes from a file and goes to terminals.
+func (e *RaisedError) Error() string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, e.Message)
+}
 
 // run is the state of one rendering.
 type run struct {

@@ -146,4 +146,7 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 	if raised := (*RaisedError)(nil); !errors.As(err, &raised) || raised.Message != "sorry" {
 		t.Errorf("got %v, want a RaisedError", err)
 	}
+	if got := (&RaisedError{"no\x1b[31m\nway"}).Error(); got != "no\uFFFD[31m\nway" {
+		t.Errorf("got %q", got)
+	}
 }
