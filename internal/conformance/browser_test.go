@@ -98,7 +98,7 @@ func TestBrowserAcceptsVariants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(8 * time.Minute):
+	case <-time.After(20 * time.Minute):
 		t.Fatal("the browser did not answer")
 	}
 	if verdict.Error != "" {
