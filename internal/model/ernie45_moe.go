@@ -4,14 +4,9 @@ package model
 // all but some layers send each token to a few of many small MLPs, and to one shared by all.
 func (b *builder) ernie45MoE(w *Weights, c *Cache) {
 	b.embed(w.Embed, b.x)
-	for i, l := range w.Layers {
-		b.rmsNorm(b.x, l.InputNorm, b.h)
-		b.linear(b.h, l.QKV, b.qkv)
-		b.rope(b.qkv)
-		b.kvStore(b.qkv, c, i)
-		b.attention(b.qkv, c, i, b.attn)
-		b.linearAdd(b.attn, l.O, b.x)
-
+	for i := range w.Layers {
+		l := &w.Layers[i]
+		b.selfAttention(l, c, i)
 		b.rmsNorm(b.x, l.PostNorm, b.h)
 		if l.Experts == nil {
 			b.mlp(b.h, l.MLP, b.x)

@@ -132,16 +132,10 @@ func (b *builder) build(w *Weights, c *Cache) {
 // trunk is everything up to the last norm, by architecture.
 func (b *builder) trunk(w *Weights, c *Cache) {
 	switch b.cfg.Architecture {
-	case "ernie4_5":
-		b.ernie45(w, c)
+	case "ernie4_5", "llama", "qwen2", "qwen3":
+		b.dense(w, c)
 	case "ernie4_5_moe":
 		b.ernie45MoE(w, c)
-	case "llama":
-		b.llama(w, c)
-	case "qwen2":
-		b.qwen2(w, c)
-	case "qwen3":
-		b.qwen3(w, c)
 	default:
 		b.err = fmt.Errorf("model: no forward pass for architecture %q", b.cfg.Architecture)
 	}
