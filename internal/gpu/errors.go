@@ -11,4 +11,6 @@ var (
 	ErrInvalid = errors.New("invalid use of the device")
 	// ErrNoAdapter says that there is no adapter of the kind asked for.
 	ErrNoAdapter = errors.New("no adapter")
+	// ErrNoTimestamps says that the device cannot tell how long its work takes.
+	ErrNoTimestamps = errors.New("no timestamps")
 )

@@ -144,6 +144,10 @@ type Device interface {
 	// Read waits for everything submitted and then copies from src, which has UsageMapRead, into dst. It never returns
 	// bytes that the device has not finished writing. When ctx ends first it returns ctx.Err(), and the device stays usable.
 	Read(ctx context.Context, src Buffer, offset int64, dst []byte) error
+	// Fetch begins to read the first size bytes of src, which has UsageMapRead, as they are when everything submitted so far is
+	// done. What is submitted afterwards goes on meanwhile; until Wait has returned, no submission and no other read may use
+	// src. Several fetches of different buffers may be under way; they are waited for in the order in which they were begun.
+	Fetch(src Buffer, size int64) (Fetch, error)
 	// Wait returns when everything submitted is done.
 	Wait(ctx context.Context) error
 
@@ -152,6 +156,21 @@ type Device interface {
 	Err() error
 	// Close releases the device and all that it made.
 	Close()
+}
+
+// Fetch is a read-back that has begun.
+type Fetch interface {
+	// Wait returns when the bytes are in dst, which has the size that was asked for, whether or not what was submitted after the
+	// fetch began is done. It is called exactly once. When ctx ends first it returns ctx.Err(), and src can be used again.
+	Wait(ctx context.Context, dst []byte) error
+}
+
+// Profiler is implemented by devices that can time single commands.
+type Profiler interface {
+	// Profile runs a program by itself, repeat times after a first run that does not count, each command in a pass of its own, and
+	// gives the shortest time that each command took on the device, in nanoseconds; copies take none. It returns
+	// ErrNoTimestamps where the device has no clock.
+	Profile(ctx context.Context, p Program, repeat int) ([]int64, error)
 }
 
 // Blob is a run of bytes that may live outside the Go heap (an ArrayBuffer in the browser, a mapped file).

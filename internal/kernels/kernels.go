@@ -82,6 +82,9 @@ type Tuning struct {
 	SerialPart int
 	// Workgroups is how many keep the device busy: the fewer rows a step has, the more parts a context is cut into.
 	Workgroups int
+	// Choices says which variant an op is to take, by the op's key (see Set.choose): what measuring has found. Ops without an
+	// entry take their first variant.
+	Choices map[string]string
 	// Deterministic makes every row independent of the step that it is computed in: the order of its sums depends on the
 	// shapes of the model, on its position, and on nothing else. Linear and Attention then have one pipeline each for all
 	// rows, and MatmulRows, PrefillRows and Workgroups say nothing.
@@ -110,6 +113,7 @@ type Set struct {
 	limits gpu.Limits
 	tuning Tuning
 
+	choosable map[string][]string  // by key of an op: its variants, the default first
 	pipelines map[string]*pipeline // by kernel and constants
 	wanted    []*pipeline          // not compiled yet
 	groups    []gpu.BindGroup
@@ -137,9 +141,22 @@ func New(dev gpu.Device) *Set { return NewTuned(dev, TuningFor(dev.Info())) }
 func NewTuned(dev gpu.Device, tuning Tuning) *Set {
 	return &Set{
 		dev: dev, limits: dev.Limits(), tuning: tuning,
-		pipelines: map[string]*pipeline{}, slots: map[string]gpu.Binding{},
+		choosable: map[string][]string{}, pipelines: map[string]*pipeline{}, slots: map[string]gpu.Binding{},
 	}
 }
+
+// choose picks the variant of an op. key says all that speed depends on (kernel, format, K, N, rows); variants are the names of
+// those that the device can run and Deterministic allows, the default first.
+func (s *Set) choose(key string, variants ...string) string {
+	s.choosable[key] = variants
+	if v := s.tuning.Choices[key]; slices.Contains(variants, v) {
+		return v
+	}
+	return variants[0]
+}
+
+// Choosable lists the variants of the ops built so far, by key, the default first.
+func (s *Set) Choosable() map[string][]string { return maps.Clone(s.choosable) }
 
 // Fuses says whether steps of few rows should use the kernels that do several layers' work. They sum in another order than those
 // for more rows.
@@ -225,7 +242,7 @@ func (s *Set) Release() {
 	if s.dummy != nil {
 		s.dummy.Release()
 	}
-	*s = Set{dev: s.dev, limits: s.limits, tuning: s.tuning, pipelines: map[string]*pipeline{}, slots: map[string]gpu.Binding{}}
+	*s = *NewTuned(s.dev, s.tuning)
 }
 
 // pipeline is one specialised kernel, compiled or not.
