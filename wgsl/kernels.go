@@ -35,7 +35,7 @@ func WeightLib(layout string) string { return "lib_weight_" + layout }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_serial_rows", "lib_topk",
+		"lib_advance", "lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_serial_rows", "lib_topk",
 		"lib_weight_bf16", "lib_weight_ccq2", "lib_weight_ccq25", "lib_weight_ccq275", "lib_weight_f16", "lib_weight_f32", "lib_weight_f8",
 		"lib_weight_iq4", "lib_weight_q4", "lib_weight_q8", "lib_weight_runs",
 	}
@@ -64,7 +64,8 @@ func Kernels() []Kernel {
 	experts := bindings("x", "groups", "w", "scales", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
 	dot, kv, topk, serial := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}, []string{"lib_matmul_serial", "lib_serial_rows"}
-	fused := []string{"lib_norm_linear"}
+	fused, advance := []string{"lib_norm_linear"}, []string{"lib_advance"}
+	row := []string{"states!", "tokens!", "ring!", "counts!"}
 	return []Kernel{
 		{
 			Name: "embed", Bindings: bindings("tokens", "w", "scales", "x!"),
@@ -145,6 +146,14 @@ func Kernels() []Kernel {
 		{Name: "moe_combine", Bindings: bindings("shares", "parts", "y!"), Tuning: []string{"WG"}, Ref: "CombineExperts"},
 		{Name: "argmax_partial", Bindings: bindings("logits", "partial!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{Name: "argmax_reduce", Bindings: bindings("partial", "ids!"), Tuning: []string{"WG"}, Ref: "Argmax"},
+		{
+			Name: "argmax_advance", Bindings: bindings(append([]string{"partial", "stops", "block_tables", "ids!"}, row...)...),
+			Tuning: []string{"WG", "COUNTS"}, Libs: advance, Ref: "Advance",
+		},
+		{
+			Name: "advance", Bindings: bindings(append([]string{"ids", "stops", "block_tables"}, row...)...),
+			Tuning: []string{"WG", "COUNTS"}, Libs: advance, Ref: "Advance",
+		},
 		{
 			Name: "topk_partial", Bindings: bindings("draws", "logits", "partial!"),
 			Tuning: []string{"WG"}, Libs: topk, Ref: "TopKPartial",

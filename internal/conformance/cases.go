@@ -131,6 +131,8 @@ func Cases(level Level) []Case {
 		add("experts/q4g32", nil, func(b *bench) error { return expertsCase(b, q4, expertShapes[2:]) })
 		add("moe_combine", nil, combineCase)
 		add("argmax", nil, argmaxCase)
+		add("argmax_advance", nil, argmaxAdvanceCase)
+		add("advance", nil, advanceCase)
 		add("topk", nil, topKCase)
 		return list
 	}
@@ -204,6 +206,8 @@ func Cases(level Level) []Case {
 	})
 	add("moe_combine", nil, combineCase)
 	add("argmax", nil, argmaxCase)
+	add("argmax_advance", nil, argmaxAdvanceCase)
+	add("advance", nil, advanceCase)
 	add("topk", &forceMatmul, topKCase)
 	add("topk/race", &forceMatmul, topKRaceCase)
 	add("topk_serial", &serialMatmul, topKCase)

@@ -103,6 +103,8 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			{"WG": 128, "LANES": 32, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
 			{"WG": 128, "LANES": 128, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
 		}
+	case "advance", "argmax_advance":
+		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
 	case "rope":
 		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1}}
 	case "qk_norm":

@@ -4,12 +4,15 @@ import "github.com/pagelight/pagelight/internal/gpu"
 
 // ArgmaxArgs are the arguments of Argmax.
 type ArgmaxArgs struct {
-	Rows   int         // most rows, M
-	Vocab  int         // elements of a row of Logits
-	Limit  int         // only ids below this one may win; 0 means Vocab
-	Logits gpu.Buffer  // [M, Vocab] f32
-	IDs    gpu.Buffer  // [M] u32, written: the id of the largest logit, the lowest on a tie, NoID if any is NaN
-	Step   gpu.Binding // holds the rows that a step really has
+	Rows   int        // most rows, M
+	Vocab  int        // elements of a row of Logits
+	Limit  int        // only ids below this one may win; 0 means Vocab
+	Logits gpu.Buffer // [M, Vocab] f32
+	IDs    gpu.Buffer // [M] u32, written: the id of the largest logit, the lowest on a tie, NoID if any is NaN
+	// Advance, if not nil, has the winners advance their rows, as the op Advance with the same rows, IDs and step would, in
+	// the dispatch that finds them. Its Rows, IDs and Step are not looked at.
+	Advance *AdvanceArgs
+	Step    gpu.Binding // holds the rows that a step really has
 }
 
 type (
@@ -34,6 +37,12 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	c.want(a.Limit <= argmaxParts*maxLoop, "Limit is %d, more than %d", a.Limit, argmaxParts*maxLoop)
 	c.buffer("Logits", a.Logits, a.Rows*a.Vocab)
 	c.buffer("IDs", a.IDs, a.Rows)
+	if a.Advance != nil {
+		next := *a.Advance
+		next.Rows, next.IDs, next.Step = a.Rows, a.IDs, a.Step
+		a.Advance = &next
+		c.advance(a.Advance)
+	}
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -41,25 +50,45 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	reduce, err := s.pipeline("argmax_reduce", nil, nil)
+	reduce, err := s.argmaxReduce(&a)
 	if err != nil {
 		return nil, err
 	}
 	parts := min(argmaxParts, a.Limit)
 	first := &dispatch{pipeline: partial, grid: s.elementwise(parts, elementWG)}
-	second := &dispatch{pipeline: reduce, grid: func(rows int) [3]uint32 {
-		return gpu.Grid(rows, 1, s.limits.MaxWorkgroupsPerDim)
-	}}
+	second := &dispatch{pipeline: reduce, grid: s.rowEach}
 	s.later(argmaxScratch(a.Rows, a.Limit), func(scratch gpu.Buffer) (err error) {
 		params := argmaxPartialParams{Vocab: uint32(a.Vocab), Limit: uint32(a.Limit), Parts: uint32(parts)}
 		if first.group, err = s.bind(partial, params, a.Step, a.Logits, scratch); err != nil {
 			return err
 		}
-		second.group, err = s.bind(reduce, argmaxReduceParams{Parts: uint32(parts)}, a.Step, scratch, a.IDs)
+		second.group, err = s.bindArgmaxReduce(reduce, &a, parts, scratch)
 		return err
 	})
 	return &op{
 		name: "argmax", rows: a.Rows, choose: always(first, second),
 		traffic: func(rows int) int64 { return int64(rows) * int64(4*a.Limit+4) },
 	}, nil
+}
+
+// rowEach is the grid of a kernel that has a workgroup for each row.
+func (s *Set) rowEach(rows int) [3]uint32 { return gpu.Grid(rows, 1, s.limits.MaxWorkgroupsPerDim) }
+
+// argmaxReduce is the kernel that finds the winners among the best of slices, and advances the rows if a says so.
+func (s *Set) argmaxReduce(a *ArgmaxArgs) (*pipeline, error) {
+	if a.Advance != nil {
+		return s.pipeline("argmax_advance", nil, a.Advance.consts())
+	}
+	return s.pipeline("argmax_reduce", nil, nil)
+}
+
+// bindArgmaxReduce binds that kernel to partial, [M, parts] (bits of the value, id).
+func (s *Set) bindArgmaxReduce(p *pipeline, a *ArgmaxArgs, parts int, partial gpu.Buffer) (gpu.BindGroup, error) {
+	if n := a.Advance; n != nil {
+		params := argmaxAdvanceParams{
+			MaxBlocks: uint32(n.MaxBlocks), RingRows: uint32(n.RingRows), Vocab: uint32(n.Vocab), Parts: uint32(parts),
+		}
+		return s.bind(p, params, a.Step, partial, n.Stops, n.BlockTables, a.IDs, n.States, n.Tokens, n.Ring, n.Counts)
+	}
+	return s.bind(p, argmaxReduceParams{Parts: uint32(parts)}, a.Step, partial, a.IDs)
 }

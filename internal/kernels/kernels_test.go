@@ -26,6 +26,7 @@ var paramsOf = map[string]any{
 	"moe_route": routeParams{}, "moe_group": groupParams{}, "moe_matvec": expertParams{}, "moe_matmul": expertParams{},
 	"moe_serial": expertParams{}, "moe_combine": combineParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
+	"argmax_advance": argmaxAdvanceParams{}, "advance": advanceParams{},
 	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }
 

@@ -82,6 +82,8 @@ var kernels = map[string]kernel{
 	"moe_combine":        {layout(2, 1), moeCombine},
 	"argmax_partial":     {layout(1, 1), argmaxPartial},
 	"argmax_reduce":      {layout(1, 1), argmaxReduce},
+	"argmax_advance":     {layout(3, 5), argmaxAdvance},
+	"advance":            {layout(3, 4), advance},
 	"topk_partial":       {layout(2, 1), topKPartial},
 	"topk_reduce":        {layout(3, 2), topKReduce},
 	"topk_reduce_serial": {layout(2, 3), topKReduce},
@@ -249,20 +251,24 @@ func argmaxPartial(consts) ([]phase, error) {
 }
 
 func argmaxReduce(consts) ([]phase, error) {
-	var a ref.ArgmaxReduceArgs
-	return rowwise(a, ref.ArgmaxReduce, func(a *ref.ArgmaxReduceArgs, v *views) (int, int) {
-		a.Parts = v.count(0, "parts")
-		if a.Parts == 0 {
-			v.fail("no parts")
-		}
-		a.Partial = view[ref.Best](v.words(2), 2)
-		if len(a.Partial) < v.rows*a.Parts {
-			v.fail("partial: %d elements, %d needed", len(a.Partial), v.rows*a.Parts)
-		}
-		a.IDs = v.words(3)
-		if len(a.IDs) < v.rows {
-			v.fail("ids: %d elements, %d needed", len(a.IDs), v.rows)
-		}
-		return v.rows, 4 * a.Parts
+	return rowwise(ref.ArgmaxReduceArgs{}, ref.ArgmaxReduce, func(a *ref.ArgmaxReduceArgs, v *views) (int, int) {
+		return argmaxReduceArgs(v, a, 0, 2, 3)
 	}), nil
+}
+
+// argmaxReduceArgs reads the number of parts and the bindings of partial and ids.
+func argmaxReduceArgs(v *views, a *ref.ArgmaxReduceArgs, parts, partial, ids int) (items, cost int) {
+	a.Parts = v.count(parts, "parts")
+	if a.Parts == 0 {
+		v.fail("no parts")
+	}
+	a.Partial = view[ref.Best](v.words(partial), 2)
+	if len(a.Partial) < v.rows*a.Parts {
+		v.fail("partial: %d elements, %d needed", len(a.Partial), v.rows*a.Parts)
+	}
+	a.IDs = v.words(ids)
+	if len(a.IDs) < v.rows {
+		v.fail("ids: %d elements, %d needed", len(a.IDs), v.rows)
+	}
+	return v.rows, 4 * a.Parts
 }
