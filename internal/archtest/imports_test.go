@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"internal/gpu/cpu":        {"internal/gpu", "internal/ref", "wgsl", "internal/quant"},
 	"internal/gpu/wgpunative": {"internal/gpu"},
 	"internal/gpu/webgpujs":   {"internal/gpu"},
+	"internal/gpu/contract":   {"internal/gpu"},
 	"internal/gpu/gputest":    {"internal/gpu", "internal/gpu/wgpunative"},
 	"internal/conformance":    {"internal/kernels", "internal/ref", "internal/gpu", "wgsl", "internal/quant"},
 	"internal/builtin":        {"internal/weights"},

@@ -16,6 +16,7 @@ type buffer struct {
 	usage    gpu.Usage
 	words    []uint32 // touched by the runner, or by whoever holds the token of Device.idle
 	released bool
+	fetch    *fetch // what is reading the buffer, or nil
 }
 
 // NewBuffer implements gpu.Device.
@@ -107,6 +108,14 @@ func (b *buffer) checkRange(what string, offset, size int64) error {
 	}
 	if offset > b.size || size > b.size-offset {
 		return invalid("%s: buffer %q: %d bytes at %d, it has %d", what, b.label, size, offset, b.size)
+	}
+	return nil
+}
+
+// checkFetch checks that nothing is reading the buffer.
+func (b *buffer) checkFetch(what string) error {
+	if b.fetch != nil {
+		return invalid("%s: buffer %q is being fetched", what, b.label)
 	}
 	return nil
 }

@@ -65,6 +65,7 @@ type Device struct {
 type work struct {
 	program *program
 	free    *buffer // a buffer to be freed, when program is nil
+	fetch   *fetch  // one that has reached its place, when both are nil
 }
 
 // Open starts the device.
@@ -205,6 +206,8 @@ func (d *Device) run() {
 		switch {
 		case w.free != nil:
 			d.free(w.free)
+		case w.fetch != nil:
+			w.fetch.reached(d)
 		case failed: // what follows a fault until it is reported would work on wrong data
 		default:
 			if err := w.program.run(d.pool); err != nil {
@@ -289,6 +292,9 @@ func (d *Device) acquire(ctx context.Context) error {
 // Read implements gpu.Device.
 func (d *Device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []byte) error {
 	b, err := d.buffer("read", src, gpu.UsageMapRead)
+	if err == nil {
+		err = b.checkFetch("read")
+	}
 	if err != nil {
 		return err
 	}
@@ -327,6 +333,9 @@ func (d *Device) WriteBlob(dst gpu.Buffer, offset int64, src gpu.Blob, srcOffset
 // write lets fill fill a range of a buffer.
 func (d *Device) write(dst gpu.Buffer, offset, size int64, fill func([]byte) error) error {
 	b, err := d.buffer("write", dst, gpu.UsageCopyDst)
+	if err == nil {
+		err = b.checkFetch("write")
+	}
 	if err != nil {
 		return err
 	}

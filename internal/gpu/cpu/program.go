@@ -227,6 +227,12 @@ func (p *program) check() error {
 	for i := range p.commands {
 		c := &p.commands[i]
 		gone := ""
+		if c.pipeline == nil {
+			// Only a copy can write a buffer that can be fetched.
+			if err := c.dst.checkFetch(fmt.Sprintf("program %q: command %d", p.label, i)); err != nil {
+				return err
+			}
+		}
 		switch {
 		case c.pipeline == nil && c.src.released:
 			gone = c.src.label

@@ -34,6 +34,7 @@ type buffer struct {
 	usage    gpu.Usage
 	released bool
 	mapping  *C.pl_map // nil unless usage has UsageMapRead
+	fetch    *fetch    // what is reading the buffer, or nil
 }
 
 // NewBuffer implements gpu.Device.
@@ -111,12 +112,19 @@ func (b *buffer) Release() {
 	}
 	b.released = true
 	b.d.deaths++
+	if b.fetch != nil {
+		// Unmapped first: freed while the mapping is pending, the library would write to memory that is gone.
+		_ = b.fetch.end() // a failure leaves the device lost, which is looked at next
+	}
 	if b.d.Err() == nil {
 		b.d.drop(b)
 	}
 }
 
 func (b *buffer) free() {
+	if b.fetch != nil {
+		_ = b.fetch.end()
+	}
 	C.pl_release_buffer(b.raw, b.d.cerr)
 	_ = b.d.failed("release buffer")  // an abort makes the device lost; nothing else can come
 	C.free(unsafe.Pointer(b.mapping)) // no mapping is pending between calls
@@ -136,6 +144,20 @@ func (d *device) use(x gpu.Buffer, usage gpu.Usage, name string) (*buffer, error
 	return b, nil
 }
 
+// idle is use for a buffer that must not have a fetch under way.
+func (d *device) idle(x gpu.Buffer, usage gpu.Usage, name string) (*buffer, error) {
+	b, err := d.use(x, usage, name)
+	if err == nil && b.fetch != nil {
+		return nil, b.busy()
+	}
+	return b, err
+}
+
+// busy says that a fetch of b has not ended.
+func (b *buffer) busy() error {
+	return fmt.Errorf("%w: buffer %q is being fetched", gpu.ErrInvalid, b.label)
+}
+
 // within says whether size bytes from offset lie in b, both multiples of 4.
 func (b *buffer) within(offset, size int64) error {
 	if offset < 0 || size < 0 || offset > b.size || size > b.size-offset {
@@ -153,7 +175,7 @@ func (d *device) WriteBuffer(dst gpu.Buffer, offset int64, data []byte) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	b, err := d.use(dst, gpu.UsageCopyDst, "UsageCopyDst")
+	b, err := d.idle(dst, gpu.UsageCopyDst, "UsageCopyDst")
 	if err == nil {
 		err = b.within(offset, int64(len(data)))
 	}
@@ -166,7 +188,7 @@ func (d *device) WriteBuffer(dst gpu.Buffer, offset int64, data []byte) error {
 				return err
 			}
 			// Only when the GPU has taken them are the copies freed.
-			if err := d.await(context.Background(), nil); err != nil {
+			if err := d.await(context.Background(), nil, everything); err != nil {
 				return err
 			}
 		}
@@ -188,7 +210,7 @@ func (d *device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []b
 		return err
 	}
 	defer d.mu.Unlock()
-	b, err := d.use(src, gpu.UsageMapRead, "UsageMapRead")
+	b, err := d.idle(src, gpu.UsageMapRead, "UsageMapRead")
 	if err == nil {
 		// The bytes wanted may be any; what is mapped is the aligned range around them.
 		if n := int64(len(dst)); offset < 0 || n > b.size || offset > b.size-n {
@@ -202,29 +224,35 @@ func (d *device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []b
 		return err
 	}
 	if len(dst) == 0 {
-		return d.await(ctx, nil)
+		return d.await(ctx, nil, everything)
 	}
 	from := offset &^ (mapAlignment - 1)
 	size := min((offset+int64(len(dst))-from+3)&^3, b.size-from)
 	if err := d.startMap(b, from, size); err != nil {
 		return err
 	}
-	if err := d.await(ctx, b.mapping); err != nil {
+	if err := d.await(ctx, b.mapping, everything); err != nil {
 		// Unmapping takes a pending mapping back at once, so the buffer and the device are as they were.
 		if late := d.unmap(b); late != nil {
 			return late
 		}
 		return err
 	}
+	err = d.readMapped(b, from, size, offset-from, dst)
+	late := d.unmap(b)
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	return late
+}
+
+// readMapped copies dst out of a mapping that is done, of size bytes from offset from of b, leaving out its first skip bytes.
+func (d *device) readMapped(b *buffer, from, size, skip int64, dst []byte) error {
 	if status := b.mapping.status; status != C.WGPUBufferMapAsyncStatus_Success {
-		_ = d.unmap(b)
-		return fmt.Errorf("read: mapping buffer %q failed with status %d", b.label, int(status))
+		return fmt.Errorf("mapping buffer %q failed with status %d", b.label, int(status))
 	}
-	C.pl_map_read(b.raw, C.size_t(from), C.size_t(size), C.size_t(offset-from), unsafe.Pointer(&dst[0]), C.size_t(len(dst)), d.cerr)
-	if err := d.failed("read mapped bytes"); err != nil {
-		return err
-	}
-	return d.unmap(b)
+	C.pl_map_read(b.raw, C.size_t(from), C.size_t(size), C.size_t(skip), unsafe.Pointer(&dst[0]), C.size_t(len(dst)), d.cerr)
+	return d.failed("read mapped bytes")
 }
 
 // startMap asks for size bytes from offset from of b. b.mapping tells when they are there; until unmap, no submit may use b.

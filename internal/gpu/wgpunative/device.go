@@ -41,6 +41,7 @@ type device struct {
 	staged   int64              // bytes written since the last submit: the library holds a copy of them
 	deaths   uint64             // buffers released so far; programs compare it to know whether to look again
 	batch    []C.pl_program     // reused by Submit
+	fetching int                // buffers with a fetch that has not ended
 
 	lost     chan struct{}
 	lostOnce sync.Once
@@ -205,7 +206,7 @@ func (d *device) Wait(ctx context.Context) error {
 	if err := d.flush(); err != nil {
 		return err
 	}
-	return d.await(ctx, nil)
+	return d.await(ctx, nil, everything)
 }
 
 // flush hands bytes that WriteBuffer left with the library to the GPU, so that what follows waits for them too.
@@ -218,8 +219,14 @@ func (d *device) flush() error {
 	return d.failed("flush writes")
 }
 
-// await returns when everything submitted, and m if not nil, is done, or with ctx.Err() when ctx ends first.
-func (d *device) await(ctx context.Context, m *C.pl_map) error {
+// What await waits for besides a mapping.
+const (
+	nothing    C.int = iota
+	everything       // all that has been submitted
+)
+
+// await returns when m, if not nil, and what all says are done, or with ctx.Err() when ctx ends first.
+func (d *device) await(ctx context.Context, m *C.pl_map, all C.int) error {
 	slice := 100 * time.Millisecond // how long one call into C may take
 	if ctx.Done() != nil {
 		slice = 2 * time.Millisecond
@@ -230,7 +237,7 @@ func (d *device) await(ctx context.Context, m *C.pl_map) error {
 			return err
 		}
 		waited := time.Since(start)
-		done := C.pl_poll(d.raw, m, C.int64_t(d.spin), C.int64_t(slice), C.int64_t(waited), d.cerr)
+		done := C.pl_poll(d.raw, m, all, C.int64_t(d.spin), C.int64_t(slice), C.int64_t(waited), d.cerr)
 		if err := d.failed("wait for the GPU"); err != nil {
 			return err
 		}
@@ -259,7 +266,7 @@ func (d *device) Close() {
 	defer d.mu.Unlock()
 	if d.Err() == nil {
 		// A failure leaves the device lost, which is looked at next.
-		_ = d.await(context.Background(), nil)
+		_ = d.await(context.Background(), nil, everything)
 	}
 	if d.Err() != nil {
 		// Closed before, or lost: then native objects must not be touched, not even to free them.

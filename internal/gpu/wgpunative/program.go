@@ -22,7 +22,8 @@ type program struct {
 	pipelines map[*pipeline]struct{}
 	groups    map[*bindGroup]struct{}
 	buffers   map[*buffer]struct{}
-	checked   uint64 // d.deaths when all buffers were last seen alive
+	mappable  []*buffer // those that can be fetched
+	checked   uint64    // d.deaths when all buffers were last seen alive
 	released  bool
 }
 
@@ -51,6 +52,11 @@ func (d *device) NewProgram(label string, commands []gpu.Command) (gpu.Program, 
 	if len(native) > 0 {
 		p.commands = (*C.pl_command)(C.calloc(C.size_t(len(native)), C.sizeof_pl_command))
 		copy(unsafe.Slice(p.commands, len(native)), native)
+	}
+	for b := range p.buffers {
+		if b.mapping != nil {
+			p.mappable = append(p.mappable, b)
+		}
 	}
 	for x := range p.pipelines {
 		x.users++
@@ -150,6 +156,13 @@ func (p *program) ready(d *device) error {
 	}
 	if p.released {
 		return fmt.Errorf("%w: program %q is released", gpu.ErrInvalid, p.label)
+	}
+	if d.fetching > 0 {
+		for _, b := range p.mappable {
+			if b.fetch != nil {
+				return fmt.Errorf("program %q: %w", p.label, b.busy())
+			}
+		}
 	}
 	if p.checked == d.deaths {
 		return nil

@@ -336,7 +336,10 @@ static int64_t now_ns(void) {
 
 // A blocking poll is never used: after 5 s wgpu-core 0.19 takes the work for done, fires the map callbacks with success
 // and shows memory that the GPU has not written yet. A poll that does not block reads the fence and cannot be wrong.
-int pl_poll(WGPUDevice device, pl_map const * map, int64_t spin_ns, int64_t budget_ns, int64_t waited_ns, pl_error * error) {
+//
+// A mapping is done when the last submission that used its buffer is; those that came after it may still run.
+int pl_poll(WGPUDevice device, pl_map const * map, int all, int64_t spin_ns, int64_t budget_ns, int64_t waited_ns,
+    pl_error * error) {
     int64_t start = now_ns();
     for (;;) {
         WGPUBool volatile idle = 0;
@@ -344,7 +347,7 @@ int pl_poll(WGPUDevice device, pl_map const * map, int64_t spin_ns, int64_t budg
         if (error->type != WGPUErrorType_NoError) {
             return 1;
         }
-        if (idle && (map == NULL || !map->pending)) {
+        if ((idle || !all) && (map == NULL || !map->pending)) {
             return 1;
         }
         int64_t spent = now_ns() - start;

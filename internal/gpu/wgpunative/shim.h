@@ -58,9 +58,11 @@ void pl_map_start(WGPUDevice device, WGPUBuffer buffer, pl_map * map, size_t off
 void pl_map_read(WGPUBuffer buffer, size_t offset, size_t size, size_t skip, void * dst, size_t count, pl_error * error);
 void pl_unmap(WGPUDevice device, WGPUBuffer buffer, pl_error * error);
 
-// Polls without blocking until everything submitted and, if given, map is done, for at most budget_ns. Returns 1 when done. For
-// spin_ns it does so at once again and again, then it sleeps in between. waited_ns is what the caller waited before.
-int pl_poll(WGPUDevice device, pl_map const * map, int64_t spin_ns, int64_t budget_ns, int64_t waited_ns, pl_error * error);
+// Polls without blocking until map, if given, and, if all is not 0, everything submitted is done, for at most budget_ns. Returns
+// 1 when done. For spin_ns it does so at once again and again, then it sleeps in between. waited_ns is what the caller waited
+// before.
+int pl_poll(WGPUDevice device, pl_map const * map, int all, int64_t spin_ns, int64_t budget_ns, int64_t waited_ns,
+    pl_error * error);
 
 void pl_release_buffer(WGPUBuffer buffer, pl_error * error);
 void pl_release_bind_group(WGPUBindGroup group, pl_error * error);

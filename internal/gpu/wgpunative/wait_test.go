@@ -156,7 +156,13 @@ func TestCollectionsDuringReads(t *testing.T) {
 	got := make([]byte, 4)
 	for i := range 300 {
 		check(t, d.Submit(r.step, r.fetch))
-		check(t, d.Read(context.Background(), r.out, 0, got))
+		if i%2 == 0 {
+			check(t, d.Read(context.Background(), r.out, 0, got))
+		} else {
+			f := must[gpu.Fetch](t)(d.Fetch(r.out, 4))
+			runtime.Gosched()
+			check(t, f.Wait(context.Background(), got))
+		}
 		if w := gputest.As[uint32](got)[0]; w != uint32(i+1) {
 			t.Fatalf("got %d, want %d", w, i+1)
 		}
