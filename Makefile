@@ -11,7 +11,7 @@ ADDR ?= --host 127.0.0.1 --port 8080
 MODEL ?= builtin
 
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
-PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/builtin/... ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
+PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/bench ./internal/builtin/... ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
 	./internal/hub/... ./internal/kernels ./internal/kvcache ./internal/loadtest ./internal/model ./internal/openai ./internal/quant ./internal/ref \
 	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer/... ./internal/weights ./wgsl
 # Those that need a WebGPU adapter, and those that need Chromium.

@@ -62,6 +62,8 @@ var mayImport = map[string][]string{
 	"internal/hub/hubtest":    {},
 	"internal/pack":           {"internal/calibrate", "internal/gpu", "internal/quant", "internal/weights"},
 
+	"internal/bench":          {"engine", "internal/gpu", "internal/kernels"},
+
 	"engine/local": {
 		"engine", "internal/gpu", "internal/gpu/cpu", "internal/gpu/wgpunative", "internal/weights", "internal/quant",
 		"internal/builtin", "internal/kernels", "internal/hub",
@@ -69,12 +71,12 @@ var mayImport = map[string][]string{
 	"host": {"engine", "internal/openai"},
 	"wasm": {
 		"engine", "internal/conformance", "internal/gpu", "internal/gpu/webgpujs", "internal/gpu/cpu", "internal/openai",
-		"internal/weights", "internal/quant",
+		"internal/weights", "internal/quant", "internal/bench",
 	},
 	"cmd/pagelight": {
 		"engine", "engine/local", "host", "static", "internal/weights", "internal/quant", "internal/conformance",
 		"internal/builtin", "internal/gpu", "internal/gpu/wgpunative", "internal/gpu/cpu", "internal/site", "internal/kernels",
-		"internal/openai", "internal/loadtest", "internal/hub", "internal/calibrate", "internal/pack",
+		"internal/openai", "internal/loadtest", "internal/hub", "internal/calibrate", "internal/pack", "internal/bench",
 	},
 }
 

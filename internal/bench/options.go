@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pagelight/pagelight/engine"
+)
+
+// Options say what to measure. Lists that hold nothing but 0, or nothing, leave a kind of test out.
+type Options struct {
+	Prompts     []int `json:"n_prompt"` // lengths of prompts
+	Gens        []int `json:"n_gen"`    // lengths of single answers
+	Depths      []int `json:"n_depth"`  // tokens before a single answer
+	Batches     []int `json:"batch"`    // answers at once
+	Repetitions int   `json:"repetitions"`
+	NoProfile   bool  `json:"no_profile,omitempty"`
+
+	Progress func(what string) `json:"-"` // is told what is being done; may be nil
+}
+
+// DefaultOptions are the figures of docs/benchmarks.md.
+func DefaultOptions() Options {
+	return Options{Prompts: []int{512, 2048}, Gens: []int{128}, Depths: []int{0, 4096}, Batches: []int{1, 8, 32, 64, 128}, Repetitions: 5}
+}
+
+// What each of many answers at once has, as llama-batched-bench was run.
+const (
+	BatchPrompt = 128
+	BatchGen    = 64
+)
+
+// Check says what is wrong with o, as an *engine.ParamError.
+func (o *Options) Check() error {
+	for _, l := range []struct {
+		name string
+		list []int
+		most int
+	}{
+		{"n_prompt", o.Prompts, maxTokens}, {"n_gen", o.Gens, maxTokens}, {"n_depth", o.Depths, maxTokens}, {"batch", o.Batches, maxBatch},
+	} {
+		for _, n := range l.list {
+			if n < 0 || n > l.most {
+				return &engine.ParamError{Field: l.name, Reason: fmt.Sprintf("must be 0 to %d, got %d", l.most, n)}
+			}
+		}
+	}
+	if o.Repetitions < 1 || o.Repetitions > 1000 {
+		return &engine.ParamError{Field: "repetitions", Reason: fmt.Sprintf("must be 1 to 1000, got %d", o.Repetitions)}
+	}
+	if len(o.prompts())+len(o.gens())+len(o.batches()) == 0 {
+		return &engine.ParamError{Field: "n_prompt, n_gen and batch", Reason: "leave nothing to measure"}
+	}
+	return nil
+}
+
+// The largest values that Options take.
+const (
+	maxTokens = 1 << 20
+	maxBatch  = 256
+)
+
+func (o *Options) prompts() []int { return positive(o.Prompts) }
+func (o *Options) gens() []int    { return positive(o.Gens) }
+func (o *Options) batches() []int { return positive(o.Batches) }
+
+func (o *Options) depths() []int {
+	if len(o.Depths) == 0 {
+		return []int{0}
+	}
+	return o.Depths
+}
+
+func positive(list []int) []int {
+	return slices.DeleteFunc(slices.Clone(list), func(n int) bool { return n == 0 })
+}
+
+// slack is room for tokens that are computed ahead and for answers that start before others.
+const slack = 64
+
+// Configure gives cfg what the tests of o need of an engine: room for their contexts and answers, and every prompt computed anew.
+// What cfg says of these already stays.
+func (o *Options) Configure(cfg engine.Config) engine.Config {
+	length, seqs := 0, 1
+	for _, p := range o.prompts() {
+		length = max(length, p)
+	}
+	for _, g := range o.gens() {
+		for _, d := range o.depths() {
+			length = max(length, d+g)
+		}
+	}
+	for _, b := range o.batches() {
+		length, seqs = max(length, BatchPrompt+BatchGen), max(seqs, b)
+	}
+	if cfg.MaxModelLen == 0 {
+		cfg.MaxModelLen = min(length+slack, cfg.Source.Config().MaxPositions)
+	}
+	if cfg.MaxSeqs == 0 {
+		cfg.MaxSeqs = seqs
+	}
+	cfg.NoPrefixCache = true
+	return cfg
+}
+
+func (o *Options) tell(format string, args ...any) {
+	if o.Progress != nil {
+		o.Progress(fmt.Sprintf(format, args...))
+	}
+}
