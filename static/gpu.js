@@ -3,8 +3,10 @@
 //
 // Loaded before engine.wasm, in a worker or a page. Defines globalThis.pagelightGPU = {open, probe, blobs}.
 //
-// Whatever takes time ends with notify(token, code, value, message): token is the caller's, code one of CODE below. A token
-// that was forgotten (forget, cancelRead) is never notified, and what it would have made is dropped.
+// Whatever takes time ends with a notification (token, code, value, message): token is the caller's, code one of CODE below. A
+// token that was forgotten (forget, cancelRead) is never notified, and what it would have made is dropped. Every argument of a
+// call and every string is an object of Go's that it has to collect, so notifyGo has no arguments: Go copies the numbers from
+// handle.event, and asks for the message when there is a fault.
 "use strict";
 (() => {
   const CODE = { ok: 0, invalid: 1, memory: 2, lost: 3, noWebGPU: 4, insecure: 5, noAdapter: 6 };
@@ -135,14 +137,23 @@
     const live = new Set(); // tokens that somebody waits for
     let writeScratch = new Uint8Array(64 << 10);
     let readScratch = new Uint8Array(64 << 10);
+    let sequence = new Int32Array(64); // of programs, written by Go for submit
+    const event = new Int32Array(3); // token, code and value of the notification under way
+    let eventMessage = "";
 
-    // Faults that belong to no waiting call: the first one is given to the next read or wait.
+    // Faults that belong to no waiting call: the first one, {error, at}, is given to the next wait or read that began after
+    // submission number at.
     let fault = null;
     let lastScope = Promise.resolve(); // scopes resolve in order, so waiting for the last is waiting for all
     let submitted = 0; // submissions so far
 
     const notify = (token, code, value, message) => {
-      if (!closed) notifyGo(token, code, value, message);
+      if (closed) return;
+      event[0] = token;
+      event[1] = code;
+      event[2] = value;
+      eventMessage = message;
+      notifyGo();
     };
     // finish notifies a token once, and says whether anybody still waited.
     const finish = (token, code, value, message) => {
@@ -151,17 +162,20 @@
       return true;
     };
     const popScope = () => {
+      const at = submitted;
       lastScope = device.popErrorScope().then(
-        (e) => {
-          if (e) fault ??= e;
+        (error) => {
+          if (error) fault ??= { error, at };
         },
         () => {}, // only when the device is lost, which is reported by itself
       );
     };
-    const takeFault = () => {
-      const e = fault;
+    // takeFault gives the fault to whoever began after a number of submissions.
+    const takeFault = (began) => {
+      if (fault === null || fault.at > began) return null;
+      const { error } = fault;
       fault = null;
-      return e;
+      return error;
     };
 
     // nudge keeps the GPU process looking while there is a wait that is not old.
@@ -221,8 +235,8 @@
       handle.facts = describe(adapter, device);
       hardware = !handle.facts.software;
       device.lost.then((info) => notify(LOST_TOKEN, CODE.lost, 0, info.message || info.reason || "unknown reason"));
-      device.addEventListener("uncapturederror", (event) => {
-        fault ??= event.error;
+      device.addEventListener("uncapturederror", ({ error }) => {
+        fault ??= { error, at: 0 };
       });
       notify(0, CODE.ok, 0, "");
     }
@@ -259,7 +273,7 @@
             finish(token, codeOf(e), 0, text(e));
             return;
           }
-          finish(token, CODE.ok, buffers.put({ buffer, usedBy: 0 }), "");
+          finish(token, CODE.ok, buffers.put({ buffer, usedBy: 0, reading: null }), "");
         },
         (e) => finish(token, CODE.invalid, 0, text(e)),
       );
@@ -277,6 +291,12 @@
     function growRead(size) {
       if (readScratch.length < size) readScratch = new Uint8Array(size);
       return readScratch;
+    }
+
+    // growSequence gives the bytes of the list of programs, with room for at least count of them.
+    function growSequence(count) {
+      if (sequence.length < count) sequence = new Int32Array(count);
+      return new Uint8Array(sequence.buffer);
     }
 
     function writeBuffer(id, offset, size) {
@@ -347,16 +367,16 @@
       return programs.put({ label, ops, targets: [...targets] });
     }
 
-    // submit replays programs as one submission with one pass per run of dispatches.
-    function submit(...ids) {
+    // submit replays the first count programs of the sequence as one submission with one pass per run of dispatches.
+    function submit(count) {
       submitted++;
       device.pushErrorScope("validation");
       const encoder = device.createCommandEncoder();
       let pass = null;
       let pipeline = null;
       let group = null;
-      for (const id of ids) {
-        const program = programs.get(id);
+      for (let i = 0; i < count; i++) {
+        const program = programs.get(sequence[i]);
         for (const op of program.ops) {
           if (op.pipeline !== null) {
             if (pass === null) {
@@ -381,46 +401,63 @@
       popScope();
     }
 
-    // read maps a range, copies it to the read scratch and unmaps. mapAsync waits for the submissions that use the buffer; a
-    // buffer that the last submission did not write has to wait for that one by other means.
+    // read begins to map a range; once notified, takeRead copies it. What is submitted from now on is not waited for. mapAsync
+    // waits for the submissions that use the buffer; a buffer that the last submission did not write has to wait for that one
+    // by other means.
     async function read(token, id, offset, size) {
-      live.add(token);
-      const { buffer, usedBy } = buffers.get(id);
+      const entry = buffers.get(id);
+      const { buffer, usedBy } = entry;
+      const began = submitted;
       const start = offset - (offset % 8);
       const length = Math.min(Math.ceil((offset + size - start) / 4) * 4, buffer.size - start);
+      const reading = { token, start, length, skip: offset - start, size };
+      entry.reading = reading; // whoever gives it up takes it away, so a settled promise sees that nobody waits
       device.pushErrorScope("validation");
       const mapped = buffer.mapAsync(READ, start, length);
       popScope();
       const scope = lastScope;
+      let rejection = null;
       try {
-        await awaited(Promise.all([mapped, scope, usedBy === submitted ? null : queue.onSubmittedWorkDone()]));
-        if (!live.has(token)) return; // cancelRead has unmapped it
-        const e = takeFault();
-        if (!e) readScratch.set(new Uint8Array(buffer.getMappedRange(start, length), offset - start, size));
-        buffer.unmap();
-        finish(token, e ? codeOf(e) : CODE.ok, 0, e ? text(e) : "");
-      } catch (rejection) {
+        await awaited(Promise.all([mapped, scope, usedBy === began ? null : queue.onSubmittedWorkDone()]));
+      } catch (e) {
+        rejection = e;
         await scope;
-        if (!live.has(token)) return;
-        const e = takeFault() ?? rejection;
-        finish(token, codeOf(e), 0, text(e));
       }
+      if (entry.reading !== reading) return; // cancelRead has unmapped it
+      const e = takeFault(began) ?? rejection;
+      if (e) {
+        entry.reading = null;
+        buffer.unmap();
+      }
+      notify(token, e ? codeOf(e) : CODE.ok, 0, e ? text(e) : "");
+    }
+
+    // takeRead ends a read that was notified: its bytes come to the beginning of the read scratch.
+    function takeRead(id) {
+      const { buffer, reading } = buffers.get(id);
+      buffers.get(id).reading = null;
+      readScratch.set(new Uint8Array(buffer.getMappedRange(reading.start, reading.length), reading.skip, reading.size));
+      buffer.unmap();
     }
 
     // cancelRead gives a read up: unmapping ends a mapping that is still under way.
-    function cancelRead(token, id) {
-      if (live.delete(token)) buffers.get(id)?.buffer.unmap();
+    function cancelRead(id) {
+      const entry = buffers.get(id);
+      if (!entry?.reading) return;
+      entry.reading = null;
+      entry.buffer.unmap();
     }
 
     async function wait(token) {
       live.add(token);
+      const began = submitted;
       try {
         await awaited(Promise.all([queue.onSubmittedWorkDone(), lastScope]));
-      } catch (e) {
-        fault ??= e;
+      } catch (error) {
+        fault ??= { error, at: 0 };
       }
       if (!live.has(token)) return;
-      const e = takeFault();
+      const e = takeFault(began);
       finish(token, e ? codeOf(e) : CODE.ok, 0, e ? text(e) : "");
     }
 
@@ -433,11 +470,13 @@
 
     const handle = {
       facts: null,
+      event: new Uint8Array(event.buffer),
+      message: () => eventMessage,
       newBuffer, releaseBuffer, growWrite, growRead, writeBuffer, writeBlob,
       newPipeline, releasePipeline: (id) => void pipelines.take(id),
       newBindGroup, releaseBindGroup: (id) => void groups.take(id),
       newProgram, releaseProgram: (id) => void programs.take(id),
-      submit, read, cancelRead, wait,
+      growSequence, submit, read, takeRead, cancelRead, wait,
       forget: (token) => void live.delete(token),
       close,
       get device() { return device; }, // for tests and debugging

@@ -12,6 +12,7 @@
   };
   globalThis.process.cwd = () => "/";
   const go = new Go();
+  globalThis.goValues = () => go._ids.size; // the objects that Go holds on to
   go.argv = JSON.parse(new URLSearchParams(location.search).get("args"));
   let code = -1;
   go.exit = (c) => (code = c);

@@ -16,9 +16,13 @@ type buffer struct {
 	label    string
 	size     int64
 	usage    gpu.Usage
-	id       int
+	id       any // an int, boxed once
 	released bool
+	reading  *reading // what reads it back; nil where it has another use
 }
+
+// number is what gpu.js calls the buffer in lists of numbers.
+func (b *buffer) number() float64 { return float64(b.id.(int)) }
 
 func (b *buffer) Label() string { return b.label }
 func (b *buffer) Size() int64   { return b.size }
@@ -87,7 +91,12 @@ func (d *Device) NewBuffer(label string, size int64, usage gpu.Usage) (gpu.Buffe
 	if err := r.err(fmt.Sprintf("buffer %q of %d bytes", label, size)); err != nil {
 		return nil, err
 	}
-	return &buffer{d: d, label: label, size: size, usage: usage, id: r.value}, nil
+	b := &buffer{d: d, label: label, size: size, usage: usage, id: r.value}
+	if usage&gpu.UsageMapRead != 0 {
+		d.lastToken++
+		b.reading = &reading{b: b, what: fmt.Sprintf("read of buffer %q", label), token: d.lastToken, boxed: d.lastToken, done: make(chan result, 1)}
+	}
+	return b, nil
 }
 
 // own checks that b belongs to d, still exists and has a use.

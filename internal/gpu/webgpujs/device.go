@@ -4,6 +4,7 @@ package webgpujs
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"syscall/js"
@@ -56,12 +57,16 @@ type Device struct {
 
 	handle js.Value // what open of gpu.js gave
 	notify js.Func
+	event  js.Value // Uint8Array of gpu.js: the notification under way
+	words  [12]byte // a copy of it
 	f      funcs
 
 	writeScratch, readScratch js.Value // Uint8Arrays that belong to gpu.js
 	writeSize, readSize       int
-	args                      []any // reused by Submit
-	staged                    int64 // bytes written since the last pause
+	sequence                  js.Value // Uint8Array of gpu.js that holds the programs of a submission
+	sequenceSize              int      // programs
+	submitted, submitting     []byte   // what sequence holds, and what is to be submitted: little-endian i32
+	staged                    int64    // bytes written since the last pause
 	lastToken                 int
 
 	lost chan struct{}
@@ -77,7 +82,8 @@ type funcs struct {
 	newBuffer, releaseBuffer, growWrite, growRead, writeBuffer, writeBlob js.Value
 	newPipeline, releasePipeline                                          js.Value
 	newBindGroup, releaseBindGroup, newProgram, releaseProgram            js.Value
-	submit, read, cancelRead, wait, forget, close                         js.Value
+	growSequence, submit, read, takeRead, cancelRead, wait                js.Value
+	message, forget, close                                                js.Value
 }
 
 var (
@@ -95,20 +101,22 @@ func Open(ctx context.Context) (*Device, error) {
 	d := &Device{lost: make(chan struct{}), waiting: make(map[int]chan<- result)}
 	opened := make(chan result, 1)
 	d.waiting[0] = opened
-	d.notify = js.FuncOf(func(_ js.Value, args []js.Value) any {
-		d.deliver(result{token: args[0].Int(), code: args[1].Int(), value: args[2].Int(), message: args[3].String()})
+	d.notify = js.FuncOf(func(js.Value, []js.Value) any {
+		d.notified()
 		return nil
 	})
 	d.handle = g.Call("open", d.notify)
 	get := d.handle.Get
+	d.event = get("event")
 	d.f = funcs{
 		newBuffer: get("newBuffer"), releaseBuffer: get("releaseBuffer"), growWrite: get("growWrite"),
 		growRead: get("growRead"), writeBuffer: get("writeBuffer"), writeBlob: get("writeBlob"),
 		newPipeline: get("newPipeline"), releasePipeline: get("releasePipeline"),
 		newBindGroup: get("newBindGroup"), releaseBindGroup: get("releaseBindGroup"),
 		newProgram: get("newProgram"), releaseProgram: get("releaseProgram"),
-		submit: get("submit"), read: get("read"), cancelRead: get("cancelRead"), wait: get("wait"),
-		forget: get("forget"), close: get("close"),
+		growSequence: get("growSequence"), submit: get("submit"),
+		read: get("read"), takeRead: get("takeRead"), cancelRead: get("cancelRead"), wait: get("wait"),
+		message: get("message"), forget: get("forget"), close: get("close"),
 	}
 	select {
 	case r := <-opened:
@@ -196,6 +204,17 @@ func facts(v js.Value) (gpu.Info, gpu.Limits) {
 			number("minUniformBufferOffsetAlignment", int64(def.OffsetAlignment)))),
 		MaxUniformBinding: number("maxUniformBufferBindingSize", def.MaxUniformBinding),
 	}
+}
+
+// notified takes over a notification: three little-endian i32, and a message if there is something to say.
+func (d *Device) notified() {
+	js.CopyBytesToGo(d.words[:], d.event)
+	word := func(i int) int { return int(int32(binary.LittleEndian.Uint32(d.words[4*i:]))) }
+	r := result{token: word(0), code: word(1), value: word(2)}
+	if r.code != codeOK {
+		r.message = d.f.message.Invoke().String()
+	}
+	d.deliver(r)
 }
 
 // deliver runs inside a JavaScript callback and must not block.

@@ -150,7 +150,7 @@ func (d *Device) NewBindGroup(label string, layout []gpu.BindingKind, bindings [
 		case size > limit:
 			return nil, invalid("%s: %d bytes of buffer %q, the largest binding is %d", what, size, b.label, limit)
 		}
-		list = append(list, float64(b.id), float64(bind.Offset), float64(size))
+		list = append(list, b.number(), float64(bind.Offset), float64(size))
 	}
 	d.numbers(list)
 	kinds := kindsOf(layout)

@@ -3,7 +3,9 @@
 package webgpujs
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"syscall/js"
 
@@ -12,7 +14,8 @@ import (
 
 type program struct {
 	d        *Device
-	id       any // an int, boxed once for Submit
+	id       int
+	commands int
 	released bool
 }
 
@@ -42,7 +45,7 @@ func (d *Device) NewProgram(label string, commands []gpu.Command) (gpu.Program, 
 		}
 	}
 	d.numbers(list)
-	return &program{d: d, id: d.f.newProgram.Invoke(label, len(list)).Int()}, nil
+	return &program{d: d, id: d.f.newProgram.Invoke(label, len(list)).Int(), commands: len(commands)}, nil
 }
 
 func (d *Device) appendDispatch(list []float64, cmd gpu.Command) ([]float64, error) {
@@ -83,62 +86,33 @@ func (d *Device) appendCopy(list []float64, cmd gpu.Command) ([]float64, error) 
 	if src == dst {
 		return nil, invalid("copy within buffer %q", src.label)
 	}
-	return append(list, 0, float64(src.id), float64(cmd.CopySrcOffset), float64(dst.id), float64(cmd.CopyDstOffset),
-		float64(cmd.CopySize)), nil
+	return append(list, 0, src.number(), float64(cmd.CopySrcOffset), dst.number(), float64(cmd.CopyDstOffset), float64(cmd.CopySize)), nil
 }
 
-// Submit replays programs.
+// Submit replays programs. It costs one call, and a second one when they are not those of the submission before; neither
+// leaves anything for Go to collect.
 func (d *Device) Submit(programs ...gpu.Program) error {
 	if err := d.Err(); err != nil {
 		return err
 	}
-	d.args = d.args[:0]
+	d.submitting = d.submitting[:0]
 	for _, p := range programs {
 		p, ok := p.(*program)
 		if !ok || p.d != d || p.released {
 			return invalid("submission of a program of another device, or one that was released")
 		}
-		d.args = append(d.args, p.id)
+		d.submitting = binary.LittleEndian.AppendUint32(d.submitting, uint32(p.id))
 	}
-	d.f.submit.Invoke(d.args...)
-	return nil
-}
-
-// Read copies from a buffer that the device has finished with. A fault of an earlier Submit is returned here, and what was
-// read is not.
-func (d *Device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []byte) error {
-	if err := d.Err(); err != nil {
-		return err
+	if n := len(programs); d.sequenceSize < n || d.sequenceSize == 0 {
+		d.sequenceSize = max(64, nextPow2(n))
+		d.sequence = d.f.growSequence.Invoke(d.sequenceSize)
+		d.submitted = d.submitted[:0]
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if !bytes.Equal(d.submitting, d.submitted) {
+		js.CopyBytesToJS(d.sequence, d.submitting)
+		d.submitting, d.submitted = d.submitted, d.submitting
 	}
-	b, err := d.own(src, gpu.UsageMapRead, "read")
-	if err != nil {
-		return err
-	}
-	if offset < 0 || offset > b.size-int64(len(dst)) {
-		return invalid("read of %d bytes at %d of buffer %q (%d bytes)", len(dst), offset, b.label, b.size)
-	}
-	if len(dst) == 0 {
-		return d.Wait(ctx)
-	}
-	if d.readSize < len(dst) {
-		d.readSize = max(64<<10, nextPow2(len(dst)))
-		d.readScratch = d.f.growRead.Invoke(d.readSize)
-	}
-	c := make(chan result, 1)
-	token := d.expect(c)
-	d.f.read.Invoke(token, b.id, float64(offset), len(dst))
-	r, err := d.await(ctx, c, token, func() { d.f.cancelRead.Invoke(token, b.id) })
-	if err != nil {
-		return err
-	}
-	if err := r.err("read of buffer " + b.label); err != nil {
-		return err
-	}
-	d.staged = 0
-	js.CopyBytesToGo(dst, d.readScratch)
+	d.f.submit.Invoke(len(programs))
 	return nil
 }
 
