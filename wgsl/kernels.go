@@ -123,11 +123,11 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "norm_linear", Bindings: bindings("x", "weight", "w", "scales", "bias", "y!"),
-			Tuning: []string{"WG", "LANES", "NORM", "GATED"}, Libs: fused, Weights: true, Ref: "NormLinear",
+			Tuning: []string{"WG", "LANES", "FOURS", "ROWS_M", "K", "N", "NORM", "GATED"}, Libs: fused, Weights: true, Ref: "NormLinear",
 		},
 		{
 			Name: "qkv_rope_store", Bindings: bindings("tokens?", "x", "weight", "w", "scales", "table", "qkv!", "k_cache!", "v_cache!"),
-			Tuning: []string{"WG", "LANES", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Libs: fused, Weights: true, Ref: "QKVRopeStore",
+			Tuning: []string{"WG", "LANES", "FOURS", "ROWS_M", "K", "HEADS", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Libs: fused, Weights: true, Ref: "QKVRopeStore",
 		},
 		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},

@@ -1,72 +1,175 @@
-// lib_norm_linear: four rows of weights times one row of activations, which may be normed, by LANES invocations. For kernels that
-// have the constants WG, LANES and NORM, bind `x` and `weight` as array<vec4<f32>>, and have k in their Params. Quad comes from
-// a lib_weight file.
+// lib_norm_linear: rows of weights, four at a time, times one row of activations, which may be normed, by LANES invocations. For kernels
+// that have the constants WG, LANES, FOURS, K and NORM, bind `weight` as array<vec4<f32>>, and say where things are:
+// input(m, t), which is vec4 t of row m of the activations, and rows_of(four), which is four rows of w. Quad and Raw come from a
+// lib_weight file.
+//
+// K is cut into chunks of 32*LANES inputs, of which each lane has 32 neighbours. Nearly always that is one chunk, and its weights are
+// on their way while the inputs are normed. Inputs go through workgroup memory, so that memory is read in order; every 8 vec4 of it
+// are followed by an unused one, which keeps the lanes off each other's banks.
 
-// Found is what one invocation found: its part of four sums, and of the sum of squares of x.
-struct Found {
-  sum: vec4<f32>,
-  square: f32,
-}
+const QUADS: u32 = K / 32u; // of a row
+const CHUNKS: u32 = (QUADS + LANES - 1u) / LANES;
+const STAGED: u32 = 9u * LANES;
+const PARTS: u32 = FOURS * WG;
+const QUARTER: u32 = LANES / 4u;
+const FOLD: u32 = 16u; // sums of squares that are left for the last round
 
-var<workgroup> sums: array<vec4<f32>, WG>;
+var<workgroup> staged: array<vec4<f32>, STAGED>;
+var<workgroup> parts: array<vec4<f32>, PARTS>;
 var<workgroup> squares: array<f32, WG>;
 
-// Inputs are 32 neighbours of a row of x.
+// Inputs are 32 neighbours of a row of activations.
 struct Inputs { a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>, e: vec4<f32>, f: vec4<f32>, g: vec4<f32>, h: vec4<f32> }
+
+// Four is a lane's weights of four rows, not decoded yet, and their scales.
+struct Four { a: Raw, b: Raw, c: Raw, d: Raw, sa: vec2<f32>, sb: vec2<f32>, sc: vec2<f32>, sd: vec2<f32> }
+
+// Held is a lane's weights of a chunk.
+struct Held { f0: Four, f1: Four, f2: Four, f3: Four }
+
+fn load_four(four: u32, chunk: u32, lane: u32) -> Four {
+  // Lanes past the end of the rows multiply zeros with what the last one has.
+  let b = rows_of(four) * QUADS + vec4<u32>(min(chunk * LANES + lane, QUADS - 1u));
+  return Four(weight_raw(b.x), weight_raw(b.y), weight_raw(b.z), weight_raw(b.w),
+              weight_scale(4u * b.x), weight_scale(4u * b.y), weight_scale(4u * b.z), weight_scale(4u * b.w));
+}
+
+fn hold(first: u32, chunk: u32, lane: u32) -> Held {
+  let f0 = load_four(first, chunk, lane);
+  var h = Held(f0, f0, f0, f0);
+  if (FOURS > 1u) {
+    h.f1 = load_four(first + 1u, chunk, lane);
+  }
+  if (FOURS > 2u) {
+    h.f2 = load_four(first + 2u, chunk, lane);
+    h.f3 = load_four(first + 3u, chunk, lane);
+  }
+  return h;
+}
 
 fn dot_inputs(q: Quad, v: Inputs) -> f32 {
   return (dot(q.o0.a, v.a) + dot(q.o0.b, v.b)) + (dot(q.o1.a, v.c) + dot(q.o1.b, v.d))
        + ((dot(q.o2.a, v.e) + dot(q.o2.b, v.f)) + (dot(q.o3.a, v.g) + dot(q.o3.b, v.h)));
 }
 
-fn inputs(at: u32) -> Inputs {
-  return Inputs(x[at], x[at + 1u], x[at + 2u], x[at + 3u], x[at + 4u], x[at + 5u], x[at + 6u], x[at + 7u]);
+fn dot_four(f: Four, v: Inputs) -> vec4<f32> {
+  return vec4<f32>(f.sa.x * dot_inputs(raw_quad(f.a, f.sa.y), v), f.sb.x * dot_inputs(raw_quad(f.b, f.sb.y), v),
+                   f.sc.x * dot_inputs(raw_quad(f.c, f.sc.y), v), f.sd.x * dot_inputs(raw_quad(f.d, f.sd.y), v));
 }
 
-fn square(v: Inputs) -> f32 {
-  return (dot(v.a, v.a) + dot(v.b, v.b)) + (dot(v.c, v.c) + dot(v.d, v.d))
-       + ((dot(v.e, v.e) + dot(v.f, v.f)) + (dot(v.g, v.g) + dot(v.h, v.h)));
-}
-
-fn weighted(v: Inputs, at: u32) -> Inputs {
-  return Inputs(v.a * weight[at], v.b * weight[at + 1u], v.c * weight[at + 2u], v.d * weight[at + 3u],
-                v.e * weight[at + 4u], v.f * weight[at + 5u], v.g * weight[at + 6u], v.h * weight[at + 7u]);
-}
-
-fn dot_row(row: u32, i: u32, v: Inputs) -> f32 {
-  let b = row * (p.k / 32u) + i;
-  let s = weight_scale(4u * b);
-  return s.x * dot_inputs(weight_quad(b, s.y), v);
-}
-
-// dot_four is lane's part of the inner products of the rows with the activations that begin at x0, in vec4 elements.
-fn dot_four(rows: vec4<u32>, x0: u32, lane: u32) -> Found {
-  var found = Found(vec4<f32>(0.0), 0.0);
-  for (var i = lane; i < p.k / 32u; i += LANES) {
-    var v = inputs(x0 + 8u * i);
+// stage_one stages vec4 t of a chunk and gives its sum of squares.
+fn stage_one(m: u32, chunk: u32, t: u32) -> f32 {
+  let i = chunk * (8u * LANES) + t;
+  var v = vec4<f32>(0.0);
+  var square = 0.0;
+  if (i < K / 4u) {
+    v = input(m, i);
     if (NORM == 1u) {
-      found.square += square(v);
-      v = weighted(v, 8u * i);
+      square = dot(v, v);
+      v *= weight[i];
     }
-    found.sum += vec4<f32>(dot_row(rows.x, i, v), dot_row(rows.y, i, v), dot_row(rows.z, i, v), dot_row(rows.w, i, v));
   }
-  return found;
+  staged[t / 8u * 9u + t % 8u] = v;
+  return square;
 }
 
-// sum_lanes adds up what the lanes found; the result is right for lane 0 only. All invocations of the workgroup call it.
-fn sum_lanes(found: Found, tid: u32, lane: u32) -> Found {
-  sums[tid] = found.sum;
-  squares[tid] = found.square;
-  for (var n = LANES; n > 1u; ) {
-    let fewer = (n + 3u) / 4u;
-    workgroupBarrier(); // the sums of the round before are complete
-    if (lane < fewer) {
-      for (var other = lane + fewer; other < n; other += fewer) {
-        sums[tid] += sums[tid - lane + other];
-        squares[tid] += squares[tid - lane + other];
-      }
-    }
-    n = fewer;
+// stage stages a chunk, 8*LANES/WG vec4 an invocation, and gives their sum of squares.
+fn stage(m: u32, chunk: u32, tid: u32) -> f32 {
+  var square = 0.0;
+  for (var t = tid; t < 8u * LANES; t += WG) {
+    square += stage_one(m, chunk, t);
   }
-  return Found(sums[tid], squares[tid]); // lane 0 wrote both itself
+  return square;
+}
+
+fn inputs_of(lane: u32) -> Inputs {
+  let i = 9u * lane;
+  return Inputs(staged[i], staged[i + 1u], staged[i + 2u], staged[i + 3u], staged[i + 4u], staged[i + 5u], staged[i + 6u], staged[i + 7u]);
+}
+
+fn fold_four(at: u32) {
+  parts[at] = (parts[at] + parts[at + QUARTER]) + (parts[at + 2u * QUARTER] + parts[at + 3u * QUARTER]);
+}
+
+fn sum_eight(at: u32) -> vec4<f32> {
+  return ((parts[at] + parts[at + 1u]) + (parts[at + 2u] + parts[at + 3u]))
+       + ((parts[at + 4u] + parts[at + 5u]) + (parts[at + 6u] + parts[at + 7u]));
+}
+
+// sum_row is the inner products of row m of the activations with the four rows first + lane, for lanes below FOURS, and of no
+// meaning for others. held is what hold gives for chunk 0. All invocations of the workgroup call it; after it, and before it is called
+// again, there must be a barrier.
+fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32) -> vec4<f32> {
+  var h = held;
+  var s0 = vec4<f32>(0.0);
+  var s1 = vec4<f32>(0.0);
+  var s2 = vec4<f32>(0.0);
+  var s3 = vec4<f32>(0.0);
+  var square = 0.0;
+  for (var chunk = 0u; chunk < CHUNKS; chunk += 1u) {
+    if (chunk > 0u) {
+      h = hold(first, chunk, lane);
+      workgroupBarrier(); // nobody needs the chunk before any more
+    }
+    square += stage(m, chunk, tid);
+    if (NORM == 1u) {
+      squares[tid] = square;
+    }
+    workgroupBarrier(); // the chunk is complete, and with the last one the squares
+    let v = inputs_of(lane);
+    s0 += dot_four(h.f0, v);
+    if (FOURS > 1u) {
+      s1 += dot_four(h.f1, v);
+    }
+    if (FOURS > 2u) {
+      s2 += dot_four(h.f2, v);
+      s3 += dot_four(h.f3, v);
+    }
+  }
+  parts[tid] = s0;
+  if (FOURS > 1u) {
+    parts[WG + tid] = s1;
+  }
+  if (FOURS > 2u) {
+    parts[2u * WG + tid] = s2;
+    parts[3u * WG + tid] = s3;
+  }
+  if (NORM == 1u && tid < FOLD) {
+    var sum = squares[tid];
+    for (var i = tid + FOLD; i < WG; i += FOLD) {
+      sum += squares[i];
+    }
+    squares[tid] = sum;
+  }
+  workgroupBarrier(); // parts are complete
+  if (lane < QUARTER) {
+    fold_four(tid);
+    if (FOURS > 1u) {
+      fold_four(WG + tid);
+    }
+    if (FOURS > 2u) {
+      fold_four(2u * WG + tid);
+      fold_four(3u * WG + tid);
+    }
+  }
+  workgroupBarrier(); // a quarter of them holds the sums
+  var z = vec4<f32>(0.0);
+  if (lane < FOURS) {
+    let at = lane * WG + tid - lane;
+    z = sum_eight(at);
+    if (QUARTER > 8u) {
+      z += sum_eight(at + 8u);
+    }
+    if (QUARTER > 16u) {
+      z += sum_eight(at + 16u);
+    }
+    if (NORM == 1u) {
+      var sum = 0.0;
+      for (var i = 0u; i < FOLD; i += 1u) {
+        sum += squares[i];
+      }
+      z *= inverseSqrt(sum / f32(K) + p.eps);
+    }
+  }
+  return z;
 }

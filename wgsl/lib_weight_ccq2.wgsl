@@ -44,3 +44,13 @@ fn weight_quad(b: u32, zero: f32) -> Quad {
   let o = 4u * b;
   return Quad(weight_octet(o, zero), weight_octet(o + 1u, zero), weight_octet(o + 2u, zero), weight_octet(o + 3u, zero));
 }
+
+alias Raw = u32;
+
+fn weight_raw(b: u32) -> Raw {
+  return b;
+}
+
+fn raw_quad(r: Raw, zero: f32) -> Quad {
+  return weight_quad(r, zero);
+}

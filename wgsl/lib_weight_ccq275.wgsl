@@ -63,3 +63,13 @@ fn weight_quad(b: u32, zero: f32) -> Quad {
   return Quad(decode_octet(row, o, zero), decode_octet(row, o + 1u, zero),
               decode_octet(row, o + 2u, zero), decode_octet(row, o + 3u, zero));
 }
+
+alias Raw = u32;
+
+fn weight_raw(b: u32) -> Raw {
+  return b;
+}
+
+fn raw_quad(r: Raw, zero: f32) -> Quad {
+  return weight_quad(r, zero);
+}

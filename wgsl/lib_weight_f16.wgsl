@@ -9,13 +9,26 @@ fn weight_scale(o: u32) -> vec2<f32> {
   return vec2<f32>(1.0, 0.0);
 }
 
-fn weight_octet(o: u32, zero: f32) -> Octet {
-  let q = w[o];
+fn decode_words(q: vec4<u32>) -> Octet {
   return Octet(vec4<f32>(unpack2x16float(q.x), unpack2x16float(q.y)),
                vec4<f32>(unpack2x16float(q.z), unpack2x16float(q.w)));
 }
 
-fn weight_quad(b: u32, zero: f32) -> Quad {
+fn weight_octet(o: u32, zero: f32) -> Octet {
+  return decode_words(w[o]);
+}
+
+struct Raw { o0: vec4<u32>, o1: vec4<u32>, o2: vec4<u32>, o3: vec4<u32> }
+
+fn weight_raw(b: u32) -> Raw {
   let o = 4u * b;
-  return Quad(weight_octet(o, zero), weight_octet(o + 1u, zero), weight_octet(o + 2u, zero), weight_octet(o + 3u, zero));
+  return Raw(w[o], w[o + 1u], w[o + 2u], w[o + 3u]);
+}
+
+fn raw_quad(q: Raw, zero: f32) -> Quad {
+  return Quad(decode_words(q.o0), decode_words(q.o1), decode_words(q.o2), decode_words(q.o3));
+}
+
+fn weight_quad(b: u32, zero: f32) -> Quad {
+  return raw_quad(weight_raw(b), zero);
 }

@@ -30,9 +30,17 @@ fn weight_octet(o: u32, zero: f32) -> Octet {
   return Octet(decode_word(w[o >> 1u][c]), decode_word(w[o >> 1u][c + 1u]));
 }
 
+struct Raw { lo: vec4<u32>, hi: vec4<u32> }
+
+fn weight_raw(b: u32) -> Raw {
+  return Raw(w[2u * b], w[2u * b + 1u]);
+}
+
+fn raw_quad(q: Raw, zero: f32) -> Quad {
+  return Quad(Octet(decode_word(q.lo.x), decode_word(q.lo.y)), Octet(decode_word(q.lo.z), decode_word(q.lo.w)),
+              Octet(decode_word(q.hi.x), decode_word(q.hi.y)), Octet(decode_word(q.hi.z), decode_word(q.hi.w)));
+}
+
 fn weight_quad(b: u32, zero: f32) -> Quad {
-  let q0 = w[2u * b];
-  let q1 = w[2u * b + 1u];
-  return Quad(Octet(decode_word(q0.x), decode_word(q0.y)), Octet(decode_word(q0.z), decode_word(q0.w)),
-              Octet(decode_word(q1.x), decode_word(q1.y)), Octet(decode_word(q1.z), decode_word(q1.w)));
+  return raw_quad(weight_raw(b), zero);
 }

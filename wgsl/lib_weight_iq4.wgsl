@@ -36,7 +36,16 @@ fn weight_octet(o: u32, zero: f32) -> Octet {
   return decode_octet(w[o >> 2u][o & 3u], zero);
 }
 
-fn weight_quad(b: u32, zero: f32) -> Quad {
-  let q = w[b];
+alias Raw = vec4<u32>;
+
+fn weight_raw(b: u32) -> Raw {
+  return w[b];
+}
+
+fn raw_quad(q: Raw, zero: f32) -> Quad {
   return Quad(decode_octet(q.x, zero), decode_octet(q.y, zero), decode_octet(q.z, zero), decode_octet(q.w, zero));
+}
+
+fn weight_quad(b: u32, zero: f32) -> Quad {
+  return raw_quad(weight_raw(b), zero);
 }

@@ -30,9 +30,17 @@ fn weight_octet(o: u32, zero: f32) -> Octet {
   return decode_octet(w[o >> 1u][c], w[o >> 1u][c + 1u], zero);
 }
 
+struct Raw { lo: vec4<u32>, hi: vec4<u32> }
+
+fn weight_raw(b: u32) -> Raw {
+  return Raw(w[2u * b], w[2u * b + 1u]);
+}
+
+fn raw_quad(q: Raw, zero: f32) -> Quad {
+  return Quad(decode_octet(q.lo.x, q.lo.y, zero), decode_octet(q.lo.z, q.lo.w, zero),
+              decode_octet(q.hi.x, q.hi.y, zero), decode_octet(q.hi.z, q.hi.w, zero));
+}
+
 fn weight_quad(b: u32, zero: f32) -> Quad {
-  let q0 = w[2u * b];
-  let q1 = w[2u * b + 1u];
-  return Quad(decode_octet(q0.x, q0.y, zero), decode_octet(q0.z, q0.w, zero),
-              decode_octet(q1.x, q1.y, zero), decode_octet(q1.z, q1.w, zero));
+  return raw_quad(weight_raw(b), zero);
 }

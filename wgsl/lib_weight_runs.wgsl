@@ -137,3 +137,13 @@ fn weight_quad(b: u32, zero: f32) -> Quad {
   return Quad(decode_octet(q.x, h.x, l.xy), decode_octet(q.y, h.y, l.xy),
               decode_octet(q.z, h.z, l.zw), decode_octet(q.w, h.w, l.zw));
 }
+
+alias Raw = u32;
+
+fn weight_raw(b: u32) -> Raw {
+  return b;
+}
+
+fn raw_quad(r: Raw, zero: f32) -> Quad {
+  return weight_quad(r, zero);
+}

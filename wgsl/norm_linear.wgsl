@@ -6,29 +6,33 @@
 //   y[m, y_offset+j] (+)= z[m, j]                       without GATED
 //   y[m, j]  = silu(z[m, j]) * z[m, half+j]             with GATED, for j < half = N/2
 //
-// LANES invocations share four rows of w and stride over K, 32 elements at a time: what they read of x serves four rows. r is
-// a factor of the whole sum, so the norm needs no pass of its own.
+// LANES invocations share 4*FOURS rows of w, and all of a workgroup one row of x after the other. r is a factor of the whole sum, so
+// the norm needs no pass of its own.
 //
-// Shapes   M tokens, N rows of w (one part of a matrix), K inputs, a multiple of 32
+// Shapes   M tokens, at most ROWS_M; N rows of w (one part of a matrix), K inputs, a multiple of 32
 //   x       [M, K] f32            read
 //   weight  [K] f32               read        of the norm; a dummy without NORM
 //   w       [N, K] packed         read        as internal/quant/format.go says; the buffer is padded to 16 bytes
 //   scales  [N, words] u32             read
 //   bias    [y_stride] f32        read        a dummy without bias; with GATED [N]
 //   y       [M, y_stride] f32     read_write
-// Grid     ceil(N/4 / (WG/LANES)) workgroups of WG over x and y, M in z.
-// Traffic  reads w and scales M times, 4*K bytes of x for each workgroup (from cache), writes 4*M*N.
-//          Bound by latency for a layer of some MB, and by the memory that w takes for an LM head.
-// Storage  20*WG bytes of workgroup memory.
+// Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG over x and y.
+// Traffic  reads w and scales once (M times where K has several chunks), 4*M*K bytes of x for each workgroup (from cache), writes
+//          4*M*N. Bound by latency for a layer of some MB, and by the memory that w takes for an LM head.
+// Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory.
 // Numerics f32 sums, LANES partial ones a row.
 // Needs    a lib_weight file and lib_norm_linear, appended by wgsl.Source; formats that are read 32 at a time; nothing beyond the portable subset.
 // Ref      internal/ref, NormLinear.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
-const WG: u32 = 128u;   // invocations per workgroup, a multiple of LANES
-const LANES: u32 = 32u; // invocations that share rows
-const NORM: u32 = 1u;   // 1: x is normed
-const GATED: u32 = 0u;  // 1: silu of the upper half of rows times the lower half
+const WG: u32 = 64u;     // invocations per workgroup, a multiple of LANES
+const LANES: u32 = 32u;  // invocations that share rows: 32, 64 or 96
+const FOURS: u32 = 1u;   // fours of rows that they share: 1, 2 or 4
+const ROWS_M: u32 = 1u;  // most tokens
+const K: u32 = 1024u;    // inputs, as in Params
+const N: u32 = 6144u;    // rows of this part, as in Params
+const NORM: u32 = 1u;    // 1: x is normed
+const GATED: u32 = 0u;   // 1: silu of the upper half of rows times the lower half
 
 struct Params {
   k: u32,        // K, elements, a multiple of 32
@@ -57,6 +61,22 @@ struct Step {
 @group(0) @binding(6) var<storage, read> bias: array<f32>;
 @group(0) @binding(7) var<storage, read_write> y: array<f32>;
 
+const HALF: u32 = N / 2u;
+
+fn input(m: u32, t: u32) -> vec4<f32> {
+  return x[m * (K / 4u) + t];
+}
+
+// rows_of is the rows of a four: neighbours, or with GATED two neighbours and what they gate. Invocations past the last row must
+// still reach the barriers.
+fn rows_of(four: u32) -> vec4<u32> {
+  if (GATED == 1u) {
+    let first = min(vec2<u32>(2u * four, 2u * four + 1u), vec2<u32>(max(HALF, 1u) - 1u));
+    return vec4<u32>(first, first + vec2<u32>(HALF));
+  }
+  return min(vec4<u32>(4u * four) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(N - 1u));
+}
+
 fn bias_at(j: u32) -> f32 {
   if ((p.flags & 2u) == 0u) {
     return 0.0;
@@ -64,60 +84,63 @@ fn bias_at(j: u32) -> f32 {
   return bias[j];
 }
 
-fn put(m: u32, j: u32, sum: f32) {
-  if (j >= p.n) {
-    return;
+// before is what output j of token m is added to.
+fn before(m: u32, j: u32) -> f32 {
+  if (j >= N) {
+    return 0.0;
   }
   let column = p.y_offset + j;
-  let at = m * p.y_stride + column;
-  var v = sum + bias_at(column);
+  var v = bias_at(column);
   if ((p.flags & 1u) != 0u) {
-    v += y[at];
+    v += y[m * p.y_stride + column];
   }
-  y[at] = v;
+  return v;
+}
+
+fn put(m: u32, j: u32, v: f32) {
+  if (j < N) {
+    y[m * p.y_stride + p.y_offset + j] = v;
+  }
 }
 
 fn put_gated(m: u32, j: u32, gate: f32, up: f32) {
-  let half = p.n / 2u;
-  if (j >= half) {
+  if (j >= HALF) {
     return;
   }
   let g = gate + bias_at(j);
-  y[m * p.y_stride + j] = g / (1.0 + exp(-g)) * (up + bias_at(half + j));
+  y[m * p.y_stride + j] = g / (1.0 + exp(-g)) * (up + bias_at(HALF + j));
 }
 
 @compute @workgroup_size(WG)
 fn norm_linear(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
                @builtin(local_invocation_index) tid: u32) {
-  let m = wg.z;
-  if (m >= step.rows) { // the same for the whole workgroup
-    return;
-  }
   let lane = tid % LANES;
-  let four = (wg.y * nwg.x + wg.x) * (WG / LANES) + tid / LANES;
-  // Invocations past the last row must still reach the barriers.
-  var rows = min(vec4<u32>(4u * four) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.n - 1u));
-  if (GATED == 1u) {
-    let half = p.n / 2u;
-    let first = min(vec2<u32>(2u * four, 2u * four + 1u), vec2<u32>(half - 1u));
-    rows = vec4<u32>(first, first + vec2<u32>(half));
+  let first = ((wg.y * nwg.x + wg.x) * (WG / LANES) + tid / LANES) * FOURS;
+  let held = hold(first, 0u, lane);
+  let four = first + lane;
+  for (var m = 0u; m < ROWS_M; m += 1u) {
+    if (m >= step.rows) { // the same for the whole workgroup
+      break;
+    }
+    if (m > 0u) {
+      workgroupBarrier(); // sum_row may begin again
+    }
+    // What the sums are added to is read while they are made.
+    var old = vec4<f32>(0.0);
+    if (GATED == 0u && lane < FOURS) {
+      old = vec4<f32>(before(m, 4u * four), before(m, 4u * four + 1u), before(m, 4u * four + 2u), before(m, 4u * four + 3u));
+    }
+    let z = sum_row(m, first, held, tid, lane);
+    if (lane < FOURS) {
+      if (GATED == 1u) {
+        put_gated(m, 2u * four, z.x, z.z);
+        put_gated(m, 2u * four + 1u, z.y, z.w);
+      } else {
+        put(m, 4u * four, z.x + old.x);
+        put(m, 4u * four + 1u, z.y + old.y);
+        put(m, 4u * four + 2u, z.z + old.z);
+        put(m, 4u * four + 3u, z.w + old.w);
+      }
+    }
   }
-  let found = dot_four(rows, m * (p.k / 4u), lane);
-  let all = sum_lanes(found, tid, lane);
-  if (lane != 0u) {
-    return;
-  }
-  var z = all.sum;
-  if (NORM == 1u) {
-    z *= inverseSqrt(all.square / f32(p.k) + p.eps);
-  }
-  if (GATED == 1u) {
-    put_gated(m, 2u * four, z.x, z.z);
-    put_gated(m, 2u * four + 1u, z.y, z.w);
-    return;
-  }
-  put(m, 4u * four, z.x);
-  put(m, 4u * four + 1u, z.y);
-  put(m, 4u * four + 2u, z.z);
-  put(m, 4u * four + 3u, z.w);
 }

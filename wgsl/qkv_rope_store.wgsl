@@ -4,10 +4,10 @@
 //   z[m, j] = dot(x[m] * weight, w[j]) / sqrt(mean(x[m]^2) + eps)
 //   queries of z, rotated, go to qkv; keys, rotated, and values go to their slots of the cache
 //
-// LANES invocations share four rows of w, which are two pairs of one head: neighbours, or with HALF_SPLIT two neighbours and those
-// half a head further.
+// LANES invocations share 4*FOURS rows of w. Four of them are two pairs of one head: neighbours, or with HALF_SPLIT two neighbours and
+// those half a head further.
 //
-// Shapes   M tokens, at most 4; H query and G key heads of D = HEAD_DIM; N = (H + 2*G)*D rows of w; K inputs, a multiple of 32
+// Shapes   M tokens, at most ROWS_M; H query and G key heads of D = HEAD_DIM; N = (H + 2*G)*D rows of w; K inputs, a multiple of 32
 //   tokens  [4] vec4<u32>                read   (id, position, slot, sequence); a slot of 0xFFFFFFFF is not stored
 //   x       [M, K] f32                   read
 //   weight  [K] f32                      read   of the norm
@@ -17,16 +17,20 @@
 //   qkv     [M, row_stride] f32          write  the first H*D elements of a row
 //   k_cache [blocks, G, 16, D]           write  f16 pairs or f32, by KV_TYPE
 //   v_cache [blocks, G, 16, D]           write
-// Grid     ceil(N/4 / (WG/LANES)) workgroups of WG, M in z.
-// Traffic  reads w and scales M times; writes 4*M*H*D bytes and the keys and values. Bound by latency.
-// Storage  20*WG bytes of workgroup memory.
+// Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG.
+// Traffic  reads w and scales once (M times where K has several chunks); writes 4*M*H*D bytes and the keys and values. Bound by latency.
+// Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory.
 // Numerics f32 sums, LANES partial ones a row; f16 rounds to nearest and ends at 65504.
 // Needs    a lib_weight file and lib_norm_linear, appended by wgsl.Source; formats that are read 32 at a time; nothing beyond the portable subset.
 // Ref      internal/ref, QKVRopeStore.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
-const WG: u32 = 128u;       // invocations per workgroup, a multiple of LANES
-const LANES: u32 = 32u;     // invocations that share rows
+const WG: u32 = 64u;        // invocations per workgroup, a multiple of LANES
+const LANES: u32 = 32u;     // invocations that share rows: 32, 64 or 96
+const FOURS: u32 = 1u;      // fours of rows that they share: 1, 2 or 4
+const ROWS_M: u32 = 1u;     // most tokens, at most 4
+const K: u32 = 1024u;       // inputs, as in Params
+const HEADS: u32 = 20u;     // H + 2*G
 const NORM: u32 = 1u;       // always
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16
 const HALF_SPLIT: u32 = 0u; // 1: pairs are half a head apart
@@ -66,6 +70,27 @@ const BLOCK: u32 = 16u; // tokens per block
 const PAIRS: u32 = HEAD_DIM / 2u;
 const F16_MAX: f32 = 65504.0;
 
+const FOURS_OF_HEAD: u32 = HEAD_DIM / 4u;
+
+fn input(m: u32, t: u32) -> vec4<f32> {
+  return x[m * (K / 4u) + t];
+}
+
+// place is where the two pairs of a four begin in their head.
+fn place(four: u32) -> vec2<u32> {
+  let part = four % FOURS_OF_HEAD;
+  if (HALF_SPLIT == 1u) {
+    return vec2<u32>(2u * part, 2u * part + PAIRS);
+  }
+  return vec2<u32>(4u * part, 4u * part + 2u);
+}
+
+fn rows_of(four: u32) -> vec4<u32> {
+  // Invocations past the last row must still reach the barriers.
+  let at = place(four) + vec2<u32>(min(four / FOURS_OF_HEAD, HEADS - 1u) * HEAD_DIM);
+  return vec4<u32>(at.x, at.x + 1u, at.y, at.y + 1u);
+}
+
 fn turn(v: vec2<f32>, cs: vec2<f32>) -> vec2<f32> {
   return vec2<f32>(v.x * cs.x - v.y * cs.y, v.y * cs.x + v.x * cs.y);
 }
@@ -94,53 +119,69 @@ fn store(key: bool, at: u32, v: vec2<f32>) {
   }
 }
 
-@compute @workgroup_size(WG)
-fn qkv_rope_store(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
-  let m = wg.z;
-  if (m >= step.rows) { // the same for the whole workgroup
-    return;
+// turns is the cosines and sines of a four at a position: those of its first pair and of its second, which with HALF_SPLIT are
+// made of one of its neighbours each.
+fn turns(position: u32, at: vec2<u32>) -> vec4<f32> {
+  let row = position * PAIRS;
+  if (HALF_SPLIT == 1u) {
+    return vec4<f32>(table[row + at.x], table[row + at.x + 1u]);
   }
-  let lane = tid % LANES;
-  let all_heads = p.heads + 2u * p.kv_heads;
-  let four = wg.x * (WG / LANES) + tid / LANES;
-  // Invocations past the last row must still reach the barriers.
-  let head = min(four / (HEAD_DIM / 4u), all_heads - 1u);
-  let part = four % (HEAD_DIM / 4u);
-  // Two neighbours at lo, and two at hi, of the head.
-  let lo = select(4u * part, 2u * part, HALF_SPLIT == 1u);
-  let hi = lo + select(2u, PAIRS, HALF_SPLIT == 1u);
-  let row = head * HEAD_DIM;
-  let found = dot_four(vec4<u32>(row + lo, row + lo + 1u, row + hi, row + hi + 1u), m * (p.k / 4u), lane);
-  let all = sum_lanes(found, tid, lane);
-  if (lane != 0u || four >= all_heads * (HEAD_DIM / 4u)) {
-    return;
-  }
-  var z = all.sum * inverseSqrt(all.square / f32(p.k) + p.eps);
-  let token = tokens[m];
+  return vec4<f32>(table[row + at.x / 2u], table[row + at.y / 2u]);
+}
+
+// put turns and stores the four sums of a token.
+fn put(m: u32, head: u32, at: vec2<u32>, sums: vec4<f32>, cs: vec4<f32>) {
+  var z = sums;
   if (head < p.heads + p.kv_heads) {
-    let at = token.y * PAIRS;
     if (HALF_SPLIT == 1u) {
-      let first = turn(z.xz, table[at + lo]);
-      let second = turn(z.yw, table[at + lo + 1u]);
+      let first = turn(z.xz, cs.xy);
+      let second = turn(z.yw, cs.zw);
       z = vec4<f32>(first.x, second.x, first.y, second.y);
     } else {
-      z = vec4<f32>(turn(z.xy, table[at + lo / 2u]), turn(z.zw, table[at + hi / 2u]));
+      z = vec4<f32>(turn(z.xy, cs.xy), turn(z.zw, cs.zw));
     }
   }
   if (head < p.heads) {
-    let at = m * p.row_stride + row;
-    qkv[at + lo] = z.x;
-    qkv[at + lo + 1u] = z.y;
-    qkv[at + hi] = z.z;
-    qkv[at + hi + 1u] = z.w;
+    let out = m * p.row_stride + head * HEAD_DIM;
+    qkv[out + at.x] = z.x;
+    qkv[out + at.x + 1u] = z.y;
+    qkv[out + at.y] = z.z;
+    qkv[out + at.y + 1u] = z.w;
     return;
   }
-  if (token.z == 0xFFFFFFFFu) {
+  let slot = tokens[m].z;
+  if (slot == 0xFFFFFFFFu) {
     return;
   }
   let key = head < p.heads + p.kv_heads;
   let g = (head - p.heads) % p.kv_heads;
-  let at = ((token.z / BLOCK * p.kv_heads + g) * BLOCK + token.z % BLOCK) * PAIRS;
-  store(key, at + lo / 2u, z.xy);
-  store(key, at + hi / 2u, z.zw);
+  let out = ((slot / BLOCK * p.kv_heads + g) * BLOCK + slot % BLOCK) * PAIRS;
+  store(key, out + at.x / 2u, z.xy);
+  store(key, out + at.y / 2u, z.zw);
+}
+
+@compute @workgroup_size(WG)
+fn qkv_rope_store(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
+  let lane = tid % LANES;
+  let first = (wg.x * (WG / LANES) + tid / LANES) * FOURS;
+  let held = hold(first, 0u, lane);
+  let four = first + lane;
+  let head = four / FOURS_OF_HEAD;
+  let at = place(four);
+  for (var m = 0u; m < ROWS_M; m += 1u) {
+    if (m >= step.rows) { // the same for the whole workgroup
+      break;
+    }
+    if (m > 0u) {
+      workgroupBarrier(); // sum_row may begin again
+    }
+    var cs = vec4<f32>(0.0);
+    if (lane < FOURS) {
+      cs = turns(tokens[m].y, at); // on its way while the sums are made
+    }
+    let z = sum_row(m, first, held, tid, lane);
+    if (lane < FOURS && head < HEADS) {
+      put(m, head, at, z, cs);
+    }
+  }
 }

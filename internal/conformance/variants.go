@@ -91,20 +91,19 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			return nil
 		}
 		return []wgsl.Consts{
-			{"WG": 128, "LANES": 32, "NORM": 1, "GATED": 1},
-			{"WG": 128, "LANES": 64, "NORM": 0, "GATED": 0},
-			{"WG": 96, "LANES": 96, "NORM": 1, "GATED": 0},
+			{"WG": 64, "LANES": 32, "FOURS": 1, "ROWS_M": 1, "K": 1024, "N": 6144, "NORM": 1, "GATED": 1},
+			{"WG": 128, "LANES": 64, "FOURS": 4, "ROWS_M": 4, "K": 2048, "N": 1024, "NORM": 0, "GATED": 0},
+			{"WG": 96, "LANES": 96, "FOURS": 1, "ROWS_M": 1, "K": 4096, "N": 1024, "NORM": 1, "GATED": 0},
+			{"WG": 128, "LANES": 32, "FOURS": 2, "ROWS_M": 1, "K": 1024, "N": 103424, "NORM": 1, "GATED": 0},
 		}
 	case "qkv_rope_store":
 		if !kernels.Wide(*f) {
 			return nil
 		}
 		return []wgsl.Consts{
-			{"WG": 128, "LANES": 32, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
-			{"WG": 128, "LANES": 128, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
+			{"WG": 64, "LANES": 32, "FOURS": 1, "ROWS_M": 1, "K": 1024, "HEADS": 20, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
+			{"WG": 96, "LANES": 96, "FOURS": 1, "ROWS_M": 4, "K": 4096, "HEADS": 3, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
 		}
-	case "advance", "argmax_advance":
-		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
 	case "rope":
 		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1}}
 	case "qk_norm":

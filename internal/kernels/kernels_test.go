@@ -372,3 +372,27 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("traffic is %d bytes, want %d", got, want)
 	}
 }
+
+func TestFourLanes(t *testing.T) {
+	for k, want := range map[int]int{32: 32, 768: 32, 1024: 32, 1056: 64, 2048: 64, 3072: 96, 4096: 64, 6144: 96, 8192: 96} {
+		if got := fourLanes(k); got != want {
+			t.Errorf("fourLanes(%d) = %d, want %d", k, got, want)
+		}
+	}
+}
+
+// TestFourVariantsFit holds the shapes to what every device has, with something for each number of lanes.
+func TestFourVariantsFit(t *testing.T) {
+	s := &Set{limits: gpu.DefaultLimits}
+	for k, want := range map[int]string{1024: "4x64", 2048: "4x64", 3072: "4x96"} {
+		list := s.fourVariants(1024, k)
+		if len(list) == 0 || list[0].String() != want {
+			t.Fatalf("%d inputs: %v, want %s first", k, list, want)
+		}
+		for _, v := range list {
+			if v.storage() > gpu.DefaultLimits.MaxWorkgroupMemory || v.wg > gpu.DefaultLimits.MaxInvocations || v.wg%v.lanes != 0 {
+				t.Errorf("%d inputs: %v with %d lanes takes %d bytes", k, v, v.lanes, v.storage())
+			}
+		}
+	}
+}

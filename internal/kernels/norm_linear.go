@@ -1,13 +1,14 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/pagelight/pagelight/internal/gpu"
-	"github.com/pagelight/pagelight/wgsl"
 )
 
 // NormLinearArgs are the arguments of NormLinear.
 type NormLinearArgs struct {
-	Rows  int        // most rows, M; each reads the weights again, so there should be few
+	Rows  int        // most rows, M, at most FusedRows
 	X     gpu.Buffer // [M, W.K] f32
 	Norm  gpu.Buffer // [W.K] f32, the weight of the RMS norm; nil leaves X as it is
 	Eps   float32    // added to the mean square
@@ -23,23 +24,6 @@ type normLinearParams struct {
 	K, N, YStride, YOffset, Flags uint32
 	Eps                           float32
 	Pad0, Pad1                    uint32
-}
-
-// Shape of the workgroups of the kernels that take four rows of weights at a time.
-const (
-	fourWG    = 128
-	fourLanes = 32 // least invocations per four rows
-)
-
-// fourShape is the size of a workgroup and the invocations that share four rows of k elements: as many as leave each of
-// them 32 elements, where that is a number that a workgroup can have.
-func fourShape(k int) (wg, lanes int) {
-	for _, lanes := range []int{128, 96, 64} {
-		if k == 32*lanes {
-			return max(lanes, fourWG/lanes*lanes), lanes
-		}
-	}
-	return fourWG, fourLanes
 }
 
 // CanFuse says whether NormLinear and QKVRopeStore can read w, and whether its rows can belong to different outputs.
@@ -60,7 +44,6 @@ func (s *Set) NormLinear(a NormLinearArgs) (Op, error) {
 	if err := a.check(s); err != nil {
 		return nil, err
 	}
-	wg, lanes := fourShape(a.W.K)
 	params := normLinearParams{K: uint32(a.W.K), YStride: uint32(a.outputs()), Eps: a.Eps}
 	if a.Add {
 		params.Flags |= flagAdd
@@ -68,29 +51,47 @@ func (s *Set) NormLinear(a NormLinearArgs) (Op, error) {
 	if a.Bias != nil {
 		params.Flags |= flagBias
 	}
-	var list []*dispatch
-	for _, part := range a.W.Parts {
-		p, err := s.pipeline("norm_linear", &part.Format, wgsl.Consts{
-			"WG": uint32(wg), "LANES": uint32(lanes), "NORM": bit(a.Norm != nil), "GATED": bit(a.Gated),
-		})
-		if err != nil {
-			return nil, err
+	var list [][]*dispatch // for one row, and for more
+	for _, rows := range fourBuckets(a.Rows) {
+		var parts []*dispatch
+		for _, part := range a.W.Parts {
+			key := fmt.Sprintf("norm_linear %v gated %d rows %d", part.Format, bit(a.Gated), rows)
+			v := s.chooseFour(key, part.Rows, a.W.K)
+			consts := v.consts(rows, a.W.K)
+			consts["N"], consts["NORM"], consts["GATED"] = uint32(part.Rows), bit(a.Norm != nil), bit(a.Gated)
+			p, err := s.pipeline("norm_linear", &part.Format, consts)
+			if err != nil {
+				return nil, err
+			}
+			params.N, params.YOffset = uint32(part.Rows), uint32(part.Row0)
+			group, err := s.bind(p, params, a.Step, a.X, a.Norm, part.Data, part.Scales, a.Bias, a.Y)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, &dispatch{p, group, s.fourGrid(part.Rows, v)})
 		}
-		params.N, params.YOffset = uint32(part.Rows), uint32(part.Row0)
-		group, err := s.bind(p, params, a.Step, a.X, a.Norm, part.Data, part.Scales, a.Bias, a.Y)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, &dispatch{p, group, s.fourGrid(part.Rows, wg/lanes)})
+		list = append(list, parts)
 	}
-	return &op{name: "norm_linear", rows: a.Rows, choose: always(list...), traffic: func(rows int) int64 {
-		return int64(rows) * (4*int64(a.W.K+a.outputs()) + a.W.bytes())
+	return &op{name: "norm_linear", rows: a.Rows, choose: byRows(list), traffic: func(rows int) int64 {
+		return 4*int64(rows)*int64(a.W.K+a.outputs()) + a.W.bytes()
 	}}, nil
 }
 
-// fourGrid is the grid of n rows by fours, perWG of which a workgroup takes.
-func (s *Set) fourGrid(n, perWG int) func(rows int) [3]uint32 {
-	return func(rows int) [3]uint32 { return gpu.Grid(ceil(ceil(n, 4), perWG), rows, s.limits.MaxWorkgroupsPerDim) }
+// byRows chooses the first list for one row and the last for more.
+func byRows(list [][]*dispatch) func(rows int) []*dispatch {
+	return func(rows int) []*dispatch {
+		if rows == 1 {
+			return list[0]
+		}
+		return list[len(list)-1]
+	}
+}
+
+// fourGrid is the grid of n rows in a shape.
+func (s *Set) fourGrid(n int, v fourVariant) func(rows int) [3]uint32 {
+	return func(int) [3]uint32 {
+		return gpu.Grid(ceil(ceil(n, 4), v.fours*v.wg/v.lanes), 1, s.limits.MaxWorkgroupsPerDim)
+	}
 }
 
 // outputs is the width of a row of Y.
@@ -104,6 +105,7 @@ func (a *NormLinearArgs) outputs() int {
 func (a *NormLinearArgs) check(s *Set) error {
 	c := checker{op: "norm_linear"}
 	c.positive("Rows", a.Rows)
+	c.want(a.Rows <= FusedRows, "Rows is %d, more than %d", a.Rows, FusedRows)
 	c.weight(&a.W)
 	if c.err != nil {
 		return c.err

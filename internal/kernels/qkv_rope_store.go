@@ -1,9 +1,10 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
-	"github.com/pagelight/pagelight/wgsl"
 )
 
 // QKVRopeStoreArgs are the arguments of QKVRopeStore.
@@ -65,14 +66,7 @@ func (s *Set) QKVRopeStore(a QKVRopeStoreArgs) (Op, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	wg, lanes := fourShape(a.W.K)
 	part := a.W.Parts[0]
-	p, err := s.pipeline("qkv_rope_store", &part.Format, wgsl.Consts{
-		"WG": uint32(wg), "LANES": uint32(lanes), "HEAD_DIM": uint32(a.HeadDim), "HALF_SPLIT": bit(a.HalfSplit), "KV_TYPE": uint32(a.KV),
-	})
-	if err != nil {
-		return nil, err
-	}
 	params := qkvParams{
 		K: uint32(a.W.K), Heads: uint32(a.Heads), KVHeads: uint32(a.KVHeads), RowStride: uint32(a.RowStride), Eps: a.Eps,
 	}
@@ -80,13 +74,24 @@ func (s *Set) QKVRopeStore(a QKVRopeStoreArgs) (Op, error) {
 	for _, b := range []gpu.Buffer{a.X, a.Norm, part.Data, part.Scales, a.Table, a.QKV, a.KCache, a.VCache} {
 		ranges = append(ranges, gpu.Binding{Buffer: b})
 	}
-	group, err := s.bindRanges(p, params, a.Step, ranges...)
-	if err != nil {
-		return nil, err
+	var list [][]*dispatch // for one row, and for more
+	for _, rows := range fourBuckets(a.Rows) {
+		v := s.chooseFour(fmt.Sprintf("qkv_rope_store %v rows %d", part.Format, rows), a.W.Rows, a.W.K)
+		consts := v.consts(rows, a.W.K)
+		consts["HEADS"], consts["HEAD_DIM"] = uint32(a.Heads+2*a.KVHeads), uint32(a.HeadDim)
+		consts["HALF_SPLIT"], consts["KV_TYPE"] = bit(a.HalfSplit), uint32(a.KV)
+		p, err := s.pipeline("qkv_rope_store", &part.Format, consts)
+		if err != nil {
+			return nil, err
+		}
+		group, err := s.bindRanges(p, params, a.Step, ranges...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, []*dispatch{{p, group, s.fourGrid(a.W.Rows, v)}})
 	}
-	grid := s.fourGrid(a.W.Rows, wg/lanes)
-	return &op{name: "qkv_rope_store", rows: a.Rows, choose: always(&dispatch{p, group, grid}), traffic: func(rows int) int64 {
+	return &op{name: "qkv_rope_store", rows: a.Rows, choose: byRows(list), traffic: func(rows int) int64 {
 		kv := 2 * a.KV.BlockBytes(a.KVHeads, a.HeadDim) / BlockSize
-		return int64(rows) * (4*int64(a.W.K+a.Heads*a.HeadDim) + kv + a.W.bytes())
+		return int64(rows)*(4*int64(a.W.K+a.Heads*a.HeadDim)+kv) + a.W.bytes()
 	}}, nil
 }

@@ -1,0 +1,84 @@
+package kernels
+
+import (
+	"fmt"
+
+	"github.com/pagelight/pagelight/wgsl"
+)
+
+// fourVariant is one shape of the kernels that take four rows of weights at a time: lanes invocations share 4*fours rows.
+type fourVariant struct{ fours, wg, lanes int }
+
+func (v fourVariant) String() string { return fmt.Sprintf("%dx%d", 4*v.fours, v.wg) }
+
+// consts are those of lib_norm_linear, for steps of at most rows rows.
+func (v fourVariant) consts(rows, k int) wgsl.Consts {
+	return wgsl.Consts{
+		"WG": uint32(v.wg), "LANES": uint32(v.lanes), "FOURS": uint32(v.fours), "ROWS_M": uint32(rows), "K": uint32(k),
+	}
+}
+
+// storage is the workgroup memory that lib_norm_linear takes, in bytes.
+func (v fourVariant) storage() int { return 144*v.lanes + (16*v.fours+4)*v.wg }
+
+// fourLanes is how many invocations share rows of k inputs: as few as leave nobody more than one chunk of 32 inputs, or where that
+// are too many, the fewest that need the fewest chunks.
+func fourLanes(k int) int {
+	best, chunks := 0, 0
+	for _, lanes := range []int{32, 64, 96} {
+		if c := ceil(k, 32*lanes); best == 0 || c < chunks {
+			best, chunks = lanes, c
+		}
+	}
+	return best
+}
+
+// headRows is the number of rows from which on a layer is bound by memory, like an LM head, and not by latency.
+const headRows = 16384
+
+// fourVariants lists the shapes for n rows of k inputs that fit the device, the default first.
+func (s *Set) fourVariants(n, k int) (list []fourVariant) {
+	lanes := fourLanes(k)
+	sizes := []int{64, 128, 256}
+	if lanes == 96 {
+		sizes = []int{96, 192}
+	}
+	fours := []int{1, 2, 4}
+	if n >= headRows {
+		fours = []int{2, 4, 1}
+		sizes[0], sizes[1] = sizes[1], sizes[0]
+	}
+	for _, f := range fours {
+		for _, wg := range sizes {
+			v := fourVariant{f, wg, lanes}
+			if wg <= s.limits.MaxInvocations && v.storage() <= s.limits.MaxWorkgroupMemory {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
+// chooseFour picks one of fourVariants for a layer of n rows of k inputs; key says what else its speed depends on.
+func (s *Set) chooseFour(key string, n, k int) fourVariant {
+	list := s.fourVariants(n, k)
+	names := make([]string, len(list))
+	for i, v := range list {
+		names[i] = v.String()
+	}
+	chosen := s.choose(fmt.Sprintf("%s %dx%d", key, k, n), names...)
+	for _, v := range list {
+		if v.String() == chosen {
+			return v
+		}
+	}
+	panic("BUG: no variant " + chosen)
+}
+
+// fourBuckets are the most rows of the two pipelines of such an op, for one row and for up to rows.
+func fourBuckets(rows int) []int {
+	if rows == 1 {
+		return []int{1}
+	}
+	return []int{1, FusedRows}
+}
