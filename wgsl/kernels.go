@@ -35,7 +35,7 @@ func WeightLib(layout string) string { return "lib_weight_" + layout }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_advance", "lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_serial_rows", "lib_topk",
+		"lib_advance", "lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_sample", "lib_serial_rows", "lib_topk",
 		"lib_weight_bf16", "lib_weight_ccq2", "lib_weight_ccq25", "lib_weight_ccq275", "lib_weight_f16", "lib_weight_f32", "lib_weight_f8",
 		"lib_weight_iq4", "lib_weight_q4", "lib_weight_q8", "lib_weight_runs",
 	}
@@ -165,6 +165,10 @@ func Kernels() []Kernel {
 		{
 			Name: "topk_reduce_serial", Bindings: bindings("draws", "logits", "partial!", "top!", "sums!"),
 			Tuning: []string{"WG"}, Libs: topk, Serial: true, Ref: "TopKReduce",
+		},
+		{
+			Name: "sample", Bindings: bindings("top", "sums", "samplers!", "draws!", "ids!"),
+			Libs: []string{"lib_topk", "lib_sample"}, Ref: "Sample",
 		},
 	}
 }

@@ -134,6 +134,7 @@ func Cases(level Level) []Case {
 		add("argmax_advance", nil, argmaxAdvanceCase)
 		add("advance", nil, advanceCase)
 		add("topk", nil, topKCase)
+		add("sample", nil, sampleCase)
 		return list
 	}
 
@@ -212,6 +213,7 @@ func Cases(level Level) []Case {
 	add("topk/race", &forceMatmul, topKRaceCase)
 	add("topk_serial", &serialMatmul, topKCase)
 	add("topk_serial/race", &serialMatmul, topKRaceCase)
+	add("sample", nil, sampleCase)
 	for _, t := range []struct {
 		name   string
 		tuning *kernels.Tuning

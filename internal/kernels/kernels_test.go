@@ -27,6 +27,7 @@ var paramsOf = map[string]any{
 	"moe_serial": expertParams{}, "moe_combine": combineParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
 	"argmax_advance": argmaxAdvanceParams{}, "advance": advanceParams{},
+	"sample":       sampleParams{},
 	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }
 
