@@ -162,9 +162,15 @@ func Kernels() []Kernel {
 			Name: "topk_reduce", Bindings: bindings("draws", "logits", "partial", "top!", "sums!"),
 			Tuning: []string{"WG"}, Libs: topk, Ref: "TopKReduce",
 		},
+		{Name: "topk_slices", Bindings: bindings("draws", "logits", "partial!"), Libs: topk, Ref: "TopKPartial"},
+		{Name: "topk_pick", Bindings: bindings("draws", "logits", "partial", "top!", "sums!"), Libs: topk, Ref: "TopKReduce"},
 		{
 			Name: "topk_reduce_serial", Bindings: bindings("draws", "logits", "partial!", "top!", "sums!"),
 			Tuning: []string{"WG"}, Libs: topk, Serial: true, Ref: "TopKReduce",
+		},
+		{
+			Name: "penalize", Bindings: bindings("tokens", "states", "penalties", "listed", "counts", "logits!"),
+			Tuning: []string{"WG"}, Ref: "Penalize",
 		},
 		{
 			Name: "sample", Bindings: bindings("top", "sums", "samplers!", "draws!", "ids!"),

@@ -135,6 +135,7 @@ func Cases(level Level) []Case {
 		add("advance", nil, advanceCase)
 		add("topk", nil, topKCase)
 		add("sample", nil, sampleCase)
+		add("penalize", nil, penalizeCase)
 		return list
 	}
 
@@ -211,9 +212,12 @@ func Cases(level Level) []Case {
 	add("advance", nil, advanceCase)
 	add("topk", &forceMatmul, topKCase)
 	add("topk/race", &forceMatmul, topKRaceCase)
+	add("topk_reduce", &topKReduce, topKCase)
+	add("topk_reduce/race", &topKReduce, topKRaceCase)
 	add("topk_serial", &serialMatmul, topKCase)
 	add("topk_serial/race", &serialMatmul, topKRaceCase)
 	add("sample", nil, sampleCase)
+	add("penalize", nil, penalizeCase)
 	for _, t := range []struct {
 		name   string
 		tuning *kernels.Tuning

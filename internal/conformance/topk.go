@@ -31,6 +31,13 @@ func topKCase(b *bench) error {
 					row[i] += 4
 				}
 			},
+			func(row []float32) { // more than can be collected lie in as many slices as there are candidates
+				for i := range s.limit {
+					if i/8%512 < s.k {
+						row[i] += 4
+					}
+				}
+			},
 			func(row []float32) { fill(row, -3) },
 			func(row []float32) { fill(row, -inf); row[s.limit-1] = 2 },
 			func(row []float32) { fill(row, -inf) },
@@ -121,3 +128,10 @@ func clearRace(d *ref.Draw, row []float32, k int) bool {
 	}
 	return true
 }
+
+// topKReduce has the kernel that takes one candidate after the other.
+var topKReduce = kernels.Tuning{MatmulRows: 1, PrefillRows: 1, Workgroups: 1024, Choices: map[string]string{
+	"topk 1 of 1": "reduce", "topk 64 of 63": "reduce", "topk 64 of 65": "reduce", "topk 128 of 1024": "reduce",
+	"topk 5 of 2400": "reduce", "topk 128 of 5000": "reduce", "topk 64 of 101304": "reduce", "topk 64 of 64": "reduce",
+	"topk 8 of 2400": "reduce", "topk 16 of 101304": "reduce",
+}}

@@ -4,29 +4,52 @@ package conformance_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/gputest"
 	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/sample"
 )
 
-// BenchmarkTopK measures the selection of 64 candidates among ERNIE's 101,304 tokens.
-func BenchmarkTopK(b *testing.B) {
+// BenchmarkPick measures what follows the logits in a step of a burst, among ERNIE's 101,304 tokens: us/op is the device's time
+// for one, among many in one submission.
+func BenchmarkPick(b *testing.B) {
 	dev := gputest.Open(b)
-	for _, rows := range []int{1, 16} {
-		for race := range uint32(2) {
-			b.Run(fmt.Sprintf("M%d/race%d", rows, race), func(b *testing.B) { benchTopK(b, dev, rows, race) })
+	for _, rows := range []int{1, 8, 32, 128} {
+		p := newPicks(b, dev, rows)
+		for _, name := range []string{"argmax", "argmax_advance", "topk", "topk_race", "topk_reduce", "sample", "sample_race", "advance", "penalize"} {
+			op, ok := p.ops[name]
+			if !ok {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/M%d", name, rows), func(b *testing.B) {
+				fewer, more := p.program(b, op, 5), p.program(b, op, 25)
+				best := time.Hour
+				for b.Loop() {
+					best = min(best, p.time(b, more)-p.time(b, fewer))
+				}
+				b.ReportMetric(float64(best.Nanoseconds())/20e3, "us/op")
+				b.ReportMetric(0, "ns/op")
+			})
 		}
 	}
 }
 
-func benchTopK(b *testing.B, dev gpu.Device, rows int, race uint32) {
-	const vocab, limit, k = 103424, 101304, 64
-	set := kernels.New(dev)
-	defer set.Release()
-	alloc := func(words []uint32) gpu.Buffer {
-		buf, err := dev.NewBuffer("bench", 4*int64(len(words)), gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopyDst)
+// picks are the ops for some rows.
+type picks struct {
+	dev  gpu.Device
+	rows int
+	ops  map[string]kernels.Op
+}
+
+func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
+	const vocab, limit, k, maxBlocks = 103424, 101304, 64, 64
+	rng := rand.New(rand.NewPCG(1, 2))
+	buffer := func(words []uint32) gpu.Buffer {
+		buf, err := dev.NewBuffer("bench", int64(len(words)+3)/4*16, gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopyDst)
 		if err == nil {
 			err = dev.WriteBuffer(buf, 0, gpu.Bytes(words))
 		}
@@ -36,37 +59,106 @@ func benchTopK(b *testing.B, dev gpu.Device, rows int, race uint32) {
 		b.Cleanup(buf.Release)
 		return buf
 	}
-	logits, draws := make([]float32, rows*vocab), make([]uint32, 4*rows)
-	for i := range logits {
-		logits[i] = float32(uint32(i)*2654435761>>8) / (1 << 21) // spread over 0 to 8
+	floats := make([]float32, rows*vocab)
+	for i := range floats {
+		floats[i] = float32(rng.NormFloat64() * 3)
 	}
-	words := make([]uint32, len(logits))
-	copy(gpu.Bytes(words), gpu.Bytes(logits))
+	logits := make([]uint32, len(floats))
+	copy(gpu.Bytes(logits), gpu.Bytes(floats))
+	draws := func(race uint32) gpu.Buffer {
+		var words []uint32
+		for m := range rows {
+			words = append(words, 0x3F800000, race, uint32(m), 0)
+		}
+		return buffer(words)
+	}
+	samplers := func(topP uint32) gpu.Buffer {
+		var words []uint32
+		for m := range rows {
+			words = append(words, 0x3F800000, 0, topP, 0x7149F2CA, uint32(m), 0, 0, 0) // 1e30: no min_p
+		}
+		return buffer(words)
+	}
+	states := make([]uint32, 4*rows)
 	for m := range rows {
-		draws[4*m], draws[4*m+1], draws[4*m+2] = 0x3F800000, race, uint32(m)
+		states[4*m+1] = 1 << 30
 	}
-	op, err := set.TopK(kernels.TopKArgs{
-		Rows: rows, Vocab: vocab, Limit: limit, K: k, Logits: alloc(words), Draws: alloc(draws), Top: alloc(make([]uint32, 2*rows*k)),
-		Sums: alloc(make([]uint32, 4*rows)), Step: gpu.Binding{Buffer: alloc([]uint32{uint32(rows), 0, 0, 0})},
-	})
-	if err == nil {
-		err = set.Compile(b.Context(), nil)
+	p := &picks{dev, rows, map[string]kernels.Op{}}
+	step := gpu.Binding{Buffer: buffer([]uint32{uint32(rows), 0, 0, 0})}
+	ids, all := buffer(make([]uint32, rows)), buffer(logits)
+	next := kernels.AdvanceArgs{
+		Rows: rows, MaxBlocks: maxBlocks, RingRows: rows, IDs: ids, States: buffer(states), Stops: buffer(make([]uint32, 8*rows)),
+		BlockTables: buffer(make([]uint32, rows*maxBlocks)), Tokens: buffer(make([]uint32, 4*rows)), Ring: buffer(make([]uint32, 64*rows)), Step: step,
 	}
+	set := kernels.New(dev)
+	slow := kernels.TuningFor(dev.Info())
+	slow.Choices = map[string]string{fmt.Sprintf("topk %d of %d", k, limit): "reduce"}
+	old := kernels.NewTuned(dev, slow)
+	add := func(name string, op kernels.Op, err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.ops[name] = op
+	}
+	argmax := kernels.ArgmaxArgs{Rows: rows, Vocab: vocab, Limit: limit, Logits: all, IDs: ids, Step: step}
+	op, err := set.Argmax(argmax)
+	add("argmax", op, err)
+	argmax.Advance = &next
+	op, err = set.Argmax(argmax)
+	add("argmax_advance", op, err)
+	op, err = set.Advance(next)
+	add("advance", op, err)
+	for race, name := range []string{"topk", "topk_race"} {
+		topP := uint32(0x3F4CCCCD) // 0.8
+		if race == 1 {
+			topP = 0x3F800000
+		}
+		a := kernels.TopKArgs{
+			Rows: rows, Vocab: vocab, Limit: limit, K: k, Logits: all, Draws: draws(uint32(race)), Top: buffer(make([]uint32, 2*rows*k)),
+			Sums: buffer(make([]uint32, 2*rows)), Step: step,
+		}
+		op, err = set.TopK(a)
+		add(name, op, err)
+		if race == 0 {
+			op, err = old.TopK(a)
+			add("topk_reduce", op, err)
+		}
+		op, err = set.Sample(kernels.SampleArgs{
+			Rows: rows, K: sample.DeviceTopK, Limit: limit, Top: a.Top, Sums: a.Sums, Samplers: samplers(topP), Draws: a.Draws, IDs: ids, Step: step,
+		})
+		add([]string{"sample", "sample_race"}[race], op, err)
+	}
+	for _, s := range []*kernels.Set{set, old} {
+		if err := s.Compile(b.Context(), nil); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(s.Release)
+	}
+	return p
+}
+
+// program has an op several times.
+func (p *picks) program(b *testing.B, op kernels.Op, times int) gpu.Program {
+	var commands []gpu.Command
+	for range times {
+		commands = append(commands, op.Record(p.rows)...)
+	}
+	program, err := p.dev.NewProgram("bench", commands)
 	if err != nil {
 		b.Fatal(err)
 	}
-	program, err := dev.NewProgram("bench", op.Record(rows))
-	if err != nil {
+	b.Cleanup(program.Release)
+	return program
+}
+
+// time is how long a program takes until its end is seen.
+func (p *picks) time(b *testing.B, program gpu.Program) time.Duration {
+	start := time.Now()
+	if err := p.dev.Submit(program); err != nil {
 		b.Fatal(err)
 	}
-	defer program.Release()
-	b.SetBytes(op.Traffic(rows))
-	for b.Loop() {
-		if err := dev.Submit(program); err != nil {
-			b.Fatal(err)
-		}
-		if err := dev.Wait(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+	if err := p.dev.Wait(b.Context()); err != nil {
+		b.Fatal(err)
 	}
+	return time.Since(start)
 }

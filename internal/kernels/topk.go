@@ -1,6 +1,11 @@
 package kernels
 
-import "github.com/pagelight/pagelight/internal/gpu"
+import (
+	"fmt"
+	"math"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+)
 
 // TopKArgs are the arguments of TopK.
 type TopKArgs struct {
@@ -24,24 +29,29 @@ const DrawBytes = 16
 
 type topKParams struct{ Vocab, Limit, Parts, K uint32 }
 
-// How rows are cut into slices.
-const (
-	topKParts       = 1024 // at most, for topk_reduce, which has memory for as many
-	topKSerialSlice = 64   // ids of a slice, for topk_reduce_serial, which has a bit for each
-	topKSerialLimit = 1 << 19
-)
+// topKWay is how rows are cut into slices, and by what kernels.
+type topKWay struct {
+	partial, reduce string
+	parts           int // slices of a row
+	most            int // largest Limit
+	perPart         int // invocations of partial for a slice, in workgroups of wg
+	wg              int
+	reduceWG        int // rows for a workgroup of reduce
+}
 
-// topKParts is the number of slices of a row.
-func (t Tuning) topKParts(limit int) int {
+// topKWay is the way for limit ids.
+func (t Tuning) topKWay(limit int) topKWay {
 	if t.BarrierFree {
-		return ceil(limit, topKSerialSlice)
+		const slice = 64 // ids: topk_reduce_serial has a bit for each
+		return topKWay{"topk_partial", "topk_reduce_serial", ceil(limit, slice), 1 << 19, 1, elementWG, 8}
 	}
-	return min(topKParts, limit)
+	const group = 8 // ids that lie in one slice
+	return topKWay{"topk_slices", "topk_pick", min(512, ceil(limit, group)), math.MaxInt32, 32, 256, 1}
 }
 
 // topKScratch is the size of what topk_partial leaves of each slice of rows rows.
 func (t Tuning) topKScratch(rows, limit int) int64 {
-	return 16 * int64(rows) * int64(t.topKParts(limit))
+	return 16 * int64(rows) * int64(max(t.topKWay(limit).parts, 1024))
 }
 
 // TopK finds the best candidates of each row for a sampler.
@@ -54,11 +64,11 @@ func (s *Set) TopK(a TopKArgs) (Op, error) {
 	c.positive("Vocab", a.Vocab)
 	c.want(a.K >= 1 && a.K <= MaxTopK, "K is %d, not 1 to %d", a.K, MaxTopK)
 	c.want(a.Limit >= 1 && a.Limit <= a.Vocab, "Limit is %d of %d", a.Limit, a.Vocab)
-	parts, most := s.tuning.topKParts(a.Limit), topKParts*maxLoop
-	if s.tuning.BarrierFree {
-		most = topKSerialLimit
+	way := s.tuning.topKWay(a.Limit)
+	if !s.tuning.BarrierFree && s.choose(fmt.Sprintf("topk %d of %d", a.K, a.Limit), "pick", "reduce") == "reduce" {
+		way = topKWay{"topk_partial", "topk_reduce", min(1024, a.Limit), 1024 * maxLoop, 1, elementWG, 1}
 	}
-	c.want(a.Limit <= most, "Limit is %d, more than %d", a.Limit, most)
+	c.want(a.Limit <= way.most, "Limit is %d, more than %d", a.Limit, way.most)
 	c.buffer("Logits", a.Logits, a.Rows*a.Vocab)
 	c.buffer("Draws", a.Draws, a.Rows*DrawBytes/4)
 	c.buffer("Top", a.Top, 2*a.Rows*a.K)
@@ -66,22 +76,18 @@ func (s *Set) TopK(a TopKArgs) (Op, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	partial, err := s.pipeline("topk_partial", nil, nil)
+	partial, err := s.pipeline(way.partial, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	name, grid := "topk_reduce", func(rows int) [3]uint32 { return gpu.Grid(rows, 1, s.limits.MaxWorkgroupsPerDim) }
-	if s.tuning.BarrierFree {
-		name, grid = "topk_reduce_serial", s.elementwise(1, 8)
-	}
-	reduce, err := s.pipeline(name, nil, nil)
+	reduce, err := s.pipeline(way.reduce, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	first := &dispatch{pipeline: partial, grid: s.elementwise(parts, elementWG)}
-	second := &dispatch{pipeline: reduce, grid: grid}
+	first := &dispatch{pipeline: partial, grid: s.elementwise(way.parts*way.perPart, way.wg)}
+	second := &dispatch{pipeline: reduce, grid: s.elementwise(1, way.reduceWG)}
 	s.later(s.tuning.topKScratch(a.Rows, a.Limit), func(scratch gpu.Buffer) (err error) {
-		params := topKParams{Vocab: uint32(a.Vocab), Limit: uint32(a.Limit), Parts: uint32(parts), K: uint32(a.K)}
+		params := topKParams{Vocab: uint32(a.Vocab), Limit: uint32(a.Limit), Parts: uint32(way.parts), K: uint32(a.K)}
 		if first.group, err = s.bind(partial, params, a.Step, a.Draws, a.Logits, scratch); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package ref
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 )
@@ -80,6 +81,7 @@ type TopKArgs struct {
 	Vocab   int         // elements of a row of Logits
 	Limit   int         // only ids below this one take part
 	Parts   int         // slices of a row
+	Group   int         // neighbours that lie in one slice; 0 is 1
 	K       int         // candidates of a row
 	Draws   []Draw      // [M]
 	Logits  []float32   // [M, Vocab]
@@ -88,13 +90,26 @@ type TopKArgs struct {
 	Sums    [][2]uint32 // [M]: bits of the largest logit and of sum exp((logit - largest) / T), 0 for a race
 }
 
-// TopKPartial finds the best token of each slice of the rows lo..hi-1. Slice p holds the ids p, p+Parts, p+2*Parts and so on
-// below Limit.
+// slice is the ids of slice p: every Parts-th group of Group ids below Limit, from the p-th group on.
+func (a *TopKArgs) slice(p int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		group := max(1, a.Group)
+		for first := p * group; first < a.Limit; first += a.Parts * group {
+			for id := first; id < min(first+group, a.Limit); id++ {
+				if !yield(id) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// TopKPartial finds the best token of each slice of the rows lo..hi-1.
 func TopKPartial(a *TopKArgs, lo, hi int) {
 	for m := lo; m < hi; m++ {
 		for p := range a.Parts {
 			s := Slice{ID: NoID}
-			for id := p; id < a.Limit; id += a.Parts {
+			for id := range a.slice(p) {
 				l := a.Logits[m*a.Vocab+id]
 				o := order(a.Draws[m].Score(l, id))
 				if o == NoID {
@@ -106,7 +121,7 @@ func TopKPartial(a *TopKArgs, lo, hi int) {
 			}
 			if largest := unorder(s.Most); a.Draws[m].Race == 0 && !math.IsInf(float64(largest), 0) && s.Most != NoID {
 				sum := 0.0
-				for id := p; id < a.Limit; id += a.Parts {
+				for id := range a.slice(p) {
 					sum += a.Draws[m].weight(a.Logits[m*a.Vocab+id], largest)
 				}
 				s.Sum = math.Float32bits(float32(sum))
@@ -142,7 +157,7 @@ func TopKReduce(a *TopKArgs, lo, hi int) {
 			a.Top[m*a.K+j] = Best{math.Float32bits(a.Logits[m*a.Vocab+taken]), best.ID}
 			last, lastID := best.Best, best.ID
 			best.Best, best.ID = 0, NoID
-			for id := taken % a.Parts; id < a.Limit; id += a.Parts {
+			for id := range a.slice(taken / max(1, a.Group) % a.Parts) {
 				o := order(draw.Score(a.Logits[m*a.Vocab+id], id))
 				if better(last, lastID, o, uint32(id)) && better(o, uint32(id), best.Best, best.ID) {
 					best.Best, best.ID = o, uint32(id)

@@ -14,7 +14,7 @@ func TestTopKInSlices(t *testing.T) {
 	for round := range 300 {
 		const vocab, limit, k, rows = 90, 83, 20, 2
 		a := TopKArgs{
-			Vocab: vocab, Limit: limit, K: k, Parts: []int{1, 7, 83}[round%3], Draws: make([]Draw, rows), Logits: make([]float32, rows*vocab),
+			Vocab: vocab, Limit: limit, K: k, Parts: []int{1, 7, 83, 11}[round%4], Group: []int{0, 1, 1, 8}[round%4], Draws: make([]Draw, rows), Logits: make([]float32, rows*vocab),
 			Top: make([]Best, rows*k), Sums: make([][2]uint32, rows),
 		}
 		a.Partial = make([]Slice, rows*a.Parts)

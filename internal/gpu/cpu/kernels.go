@@ -84,9 +84,12 @@ var kernels = map[string]kernel{
 	"argmax_reduce":      {layout(1, 1), argmaxReduce},
 	"argmax_advance":     {layout(3, 5), argmaxAdvance},
 	"advance":            {layout(3, 4), advance},
+	"penalize":           {layout(5, 1), penalize},
 	"sample":             {layout(2, 3), sample},
 	"topk_partial":       {layout(2, 1), topKPartial},
 	"topk_reduce":        {layout(3, 2), topKReduce},
+	"topk_slices":        {layout(2, 1), topKSlices},
+	"topk_pick":          {layout(3, 2), topKPick},
 	"topk_reduce_serial": {layout(2, 3), topKReduce},
 }
 

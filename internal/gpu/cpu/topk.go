@@ -16,27 +16,38 @@ func topKArgs(v *views, a *ref.TopKArgs) {
 	a.Partial = elements[ref.Slice](v, 4, "partial", v.rows*a.Parts, 4)
 }
 
-func topKPartial(consts) ([]phase, error) {
-	return rowwise(ref.TopKArgs{}, ref.TopKPartial, func(a *ref.TopKArgs, v *views) (int, int) {
+// topKGroup is how many neighbours lie in a slice of topk_slices.
+const topKGroup = 8
+
+func topKPartial(consts) ([]phase, error) { return topKSlicesOf(1), nil }
+
+func topKSlices(consts) ([]phase, error) { return topKSlicesOf(topKGroup), nil }
+
+func topKSlicesOf(group int) []phase {
+	return rowwise(ref.TopKArgs{Group: group}, ref.TopKPartial, func(a *ref.TopKArgs, v *views) (int, int) {
 		topKArgs(v, a)
 		return v.rows, 8 * a.Limit
-	}), nil
+	})
 }
 
-func topKReduce(consts) ([]phase, error) {
+func topKReduce(consts) ([]phase, error) { return topKReduceOf(1), nil }
+
+func topKPick(consts) ([]phase, error) { return topKReduceOf(topKGroup), nil }
+
+func topKReduceOf(group int) []phase {
 	var partial []ref.Slice // ref changes it, but topk_reduce may only read its own
-	return rowwise(ref.TopKArgs{}, ref.TopKReduce, func(a *ref.TopKArgs, v *views) (int, int) {
+	return rowwise(ref.TopKArgs{Group: group}, ref.TopKReduce, func(a *ref.TopKArgs, v *views) (int, int) {
 		topKArgs(v, a)
 		partial = append(partial[:0], a.Partial...)
 		a.Partial = partial
 		a.Top = elements[ref.Best](v, 5, "top", v.rows*a.K, 2)
 		a.Sums = elements[[2]uint32](v, 6, "sums", v.rows, 2)
 		return v.rows, a.K * (a.Parts + a.Limit/max(1, a.Parts))
-	}), nil
+	})
 }
 
 // elements is a binding of elements of size words that must have at least n; it shows just these.
-func elements[T ref.Token | ref.Best | ref.Draw | ref.Slice | ref.State | ref.Sampler | [2]uint32 | [8]uint32](v *views, i int, name string, n, size int) []T {
+func elements[T ref.Token | ref.Best | ref.Draw | ref.Slice | ref.State | ref.Sampler | ref.Penalty | ref.Entry | [2]uint32 | [8]uint32](v *views, i int, name string, n, size int) []T {
 	list := view[T](v.words(i), size)
 	if len(list) < n {
 		v.fail("%s: %d elements, %d needed", name, len(list), n)
