@@ -49,7 +49,6 @@ struct Step {
 const SLICES: u32 = 512u; // a power of two, 2*WG
 const LIST: u32 = 1024u;  // tokens that are collected
 const GROUP: u32 = 8u;    // ids, as in topk_slices
-const ROUND: u32 = 4u;    // logits that an invocation waits for together
 const SHARES: u32 = 16u;  // of which the sum is made last
 
 var<workgroup> slices: array<vec2<u32>, SLICES>; // the best of each, (order, id)
@@ -81,6 +80,22 @@ fn token(id: u32, base: u32, draw: vec4<u32>) -> vec2<u32> {
   return vec2<u32>(score(draw, logits[base + id], id), id);
 }
 
+// slice_at is slice i of row m.
+fn slice_at(m: u32, i: u32) -> vec4<u32> {
+  return select(vec4<u32>(0u, NONE, 0u, 0u), partial[m * p.parts + min(i, p.parts - 1u)], i < p.parts);
+}
+
+// collect puts a token into the list, unless it comes after the last one that is wanted.
+fn collect(draw: vec4<u32>, last: vec2<u32>, bits: u32, id: u32) {
+  let c = vec2<u32>(score(draw, bits, id), id);
+  if (id < p.limit && !before(last, c)) {
+    let at = atomicAdd(&collected, 1u);
+    if (at < LIST) {
+      list[at] = c;
+    }
+  }
+}
+
 @compute @workgroup_size(WG)
 fn topk_pick(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
              @builtin(local_invocation_index) tid: u32) {
@@ -91,15 +106,11 @@ fn topk_pick(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg:
   let draw = draws[m];
   let inverse = bitcast<f32>(draw.x);
   let base = m * p.vocab;
-  var two: array<vec4<u32>, 2>;
-  for (var h = 0u; h < 2u; h += 1u) {
-    two[h] = vec4<u32>(0u, NONE, 0u, 0u);
-    if (tid + h * WG < p.parts) {
-      two[h] = partial[m * p.parts + tid + h * WG];
-    }
-    slices[tid + h * WG] = two[h].xy;
-  }
-  share[tid] = vec2<u32>(max(two[0].z, two[1].z), 0u);
+  let one = slice_at(m, tid);
+  let two = slice_at(m, tid + WG);
+  slices[tid] = one.xy;
+  slices[tid + WG] = two.xy;
+  share[tid] = vec2<u32>(max(one.z, two.z), 0u);
   if (tid == 0u) {
     atomicStore(&collected, 0u);
   }
@@ -116,10 +127,8 @@ fn topk_pick(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg:
   }
   let bits = unorder(most);
   let largest = bitcast<f32>(bits);
-  var sum = 0.0;
-  for (var h = 0u; h < 2u; h += 1u) {
-    sum += bitcast<f32>(two[h].w) * decay((bitcast<f32>(unorder(two[h].z)) - largest) * inverse);
-  }
+  var sum = bitcast<f32>(one.w) * decay((bitcast<f32>(unorder(one.z)) - largest) * inverse) +
+            bitcast<f32>(two.w) * decay((bitcast<f32>(unorder(two.z)) - largest) * inverse);
   share[tid].y = bitcast<u32>(sum);
   workgroupBarrier(); // the sums of pairs are complete
   if (tid < SHARES) {
@@ -164,25 +173,18 @@ fn topk_pick(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg:
       last = vec2<u32>(order(bitcast<u32>(o - (1.0e-4 + 1.0e-6 * abs(o)))), NONE);
     }
   }
-  for (var e = tid; e < all; e += ROUND * WG) {
-    var found: array<vec2<u32>, ROUND>;
-    for (var r = 0u; r < ROUND; r += 1u) {
-      found[r] = vec2<u32>(0u, NONE);
-      if (e + r * WG < all) {
-        let id = place(e + r * WG, per);
-        found[r] = vec2<u32>(logits[base + min(id, p.limit - 1u)], select(NONE, id, id < p.limit));
-      }
-    }
-    for (var r = 0u; r < ROUND; r += 1u) {
-      if (found[r].y != NONE) {
-        let c = vec2<u32>(score(draw, found[r].x, found[r].y), found[r].y);
-        if (!before(last, c)) {
-          let at = atomicAdd(&collected, 1u);
-          if (at < LIST) {
-            list[at] = c;
-          }
-        }
-      }
+  // Eight invocations a group; each has four groups of a slice at a time, whose logits it waits for together.
+  for (var j = tid / GROUP; j * per < all; j += WG / GROUP) {
+    let first = place(j * per, per) + tid % GROUP;
+    let stride = p.parts * GROUP;
+    let end = p.limit - 1u;
+    for (var id = first; id < p.limit; id += 4u * stride) {
+      let t = vec4<u32>(id, id + stride, id + 2u * stride, id + 3u * stride);
+      let found = vec4<u32>(logits[base + t.x], logits[base + min(t.y, end)], logits[base + min(t.z, end)], logits[base + min(t.w, end)]);
+      collect(draw, last, found.x, t.x);
+      collect(draw, last, found.y, t.y);
+      collect(draw, last, found.z, t.z);
+      collect(draw, last, found.w, t.w);
     }
   }
   workgroupBarrier(); // all are collected

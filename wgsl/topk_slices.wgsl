@@ -40,25 +40,30 @@ struct Step {
 @group(0) @binding(3) var<storage, read> logits: array<u32>;
 @group(0) @binding(4) var<storage, read_write> partial: array<vec4<u32>>;
 
-const LANES: u32 = 32u; // of a slice
-const GROUP: u32 = 8u;  // ids
-const ROUND: u32 = 4u;  // logits that an invocation waits for together
+const LOWEST: f32 = -3.4028234e38; // -FLT_MAX; WGSL has no infinity
+const LANES: u32 = 32u;            // of a slice
+const GROUP: u32 = 8u;             // ids
 
 var<workgroup> shares: array<vec4<u32>, WG>;
 
+// unorder is the float of an order; of one that stands for no logit, for -infinity or a NaN, a number as good.
+fn unorder(o: u32) -> f32 {
+  return bitcast<f32>(select(~max(o, 0x00800000u), min(o, 0xFF800000u) ^ SIGN, o >= SIGN));
+}
+
 // joined is a slice of two parts.
-fn joined(a: vec4<u32>, b: vec4<u32>, draw: vec4<u32>) -> vec4<u32> {
+fn joined(a: vec4<u32>, b: vec4<u32>, inverse: f32) -> vec4<u32> {
   let most = max(a.z, b.z);
   let largest = unorder(most);
-  let inverse = bitcast<f32>(draw.x);
   let x = bitcast<f32>(a.w) * decay((unorder(a.z) - largest) * inverse);
   let y = bitcast<f32>(b.w) * decay((unorder(b.z) - largest) * inverse);
   return vec4<u32>(better(a.xy, b.xy), most, bitcast<u32>(x + y));
 }
 
-// unorder is the float of an order; of one that stands for no logit, or for an infinity, a number as good.
-fn unorder(o: u32) -> f32 {
-  return bitcast<f32>(select(~max(o, 0x00800000u), min(o, 0xFF7FFFFFu) ^ SIGN, o >= SIGN));
+// taken is the best of c and a token.
+fn taken(c: vec2<u32>, draw: vec4<u32>, bits: u32, id: u32) -> vec2<u32> {
+  let o = score(draw, bits, id);
+  return select(c, better(c, vec2<u32>(o, select(id, NONE, o == NONE))), id < p.limit);
 }
 
 @compute @workgroup_size(WG)
@@ -67,43 +72,42 @@ fn topk_slices(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nw
   let i = (wg.y * nwg.x + wg.x) * (WG / LANES) + tid / LANES;
   let lane = tid % LANES;
   let m = i / p.parts;
-  var mine = vec4<u32>(0u, NONE, 0u, 0u);
-  var draw = vec4<u32>(0u);
+  var best = vec2<u32>(0u, NONE);
+  var most = 0u; // order of the largest logit
+  var sum = 0.0;
+  var inverse = 0.0;
   if (m < step.rows) {
-    draw = draws[m];
-    let inverse = bitcast<f32>(draw.x);
+    let draw = draws[m];
+    inverse = bitcast<f32>(draw.x);
     let base = m * p.vocab;
     let stride = p.parts * LANES; // four groups further
-    for (var id = ((i - m * p.parts) + lane / GROUP * p.parts) * GROUP + lane % GROUP; id < p.limit; id += ROUND * stride) {
-      var bits: array<u32, ROUND>;
-      for (var r = 0u; r < ROUND; r += 1u) {
-        bits[r] = logits[base + min(id + r * stride, p.limit - 1u)];
-      }
-      var most = mine.z;
-      for (var r = 0u; r < ROUND; r += 1u) {
-        let t = id + r * stride;
-        if (t < p.limit) {
-          let o = score(draw, bits[r], t);
-          mine = vec4<u32>(better(mine.xy, vec2<u32>(o, select(t, NONE, o == NONE))), mine.zw);
-          most = max(most, order(bits[r]));
-        }
-      }
+    let end = p.limit - 1u;
+    var largest = LOWEST;
+    for (var id = ((i - m * p.parts) + lane / GROUP * p.parts) * GROUP + lane % GROUP; id < p.limit; id += 4u * stride) {
+      // Four at a time, which are waited for together.
+      let t = vec4<u32>(id, id + stride, id + 2u * stride, id + 3u * stride);
+      let bits = vec4<u32>(logits[base + t.x], logits[base + min(t.y, end)], logits[base + min(t.z, end)], logits[base + min(t.w, end)]);
+      best = taken(best, draw, bits.x, t.x);
+      best = taken(best, draw, bits.y, t.y);
+      best = taken(best, draw, bits.z, t.z);
+      best = taken(best, draw, bits.w, t.w);
+      // What is read for ids beyond the limit is another slice's: the largest of all slices is as large all the same.
+      most = max(most, max(max(order(bits.x), order(bits.y)), max(order(bits.z), order(bits.w))));
       if (draw.y == 0u) {
-        let largest = unorder(most);
-        var sum = bitcast<f32>(mine.w) * decay((unorder(mine.z) - largest) * inverse);
-        for (var r = 0u; r < ROUND; r += 1u) {
-          sum += select(0.0, decay((unorder(order(bits[r])) - largest) * inverse), id + r * stride < p.limit);
-        }
-        mine.w = bitcast<u32>(sum);
+        let now = unorder(most);
+        let x = max((bitcast<vec4<f32>>(bits) - now) * inverse, vec4<f32>(-80.0));
+        let e = select(vec4<f32>(0.0), exp(x), t < vec4<u32>(p.limit));
+        sum = sum * decay((largest - now) * inverse) + (e.x + e.y) + (e.z + e.w);
+        largest = now;
       }
-      mine.z = most;
     }
   }
+  var mine = vec4<u32>(best, most, bitcast<u32>(sum));
   shares[tid] = mine;
   workgroupBarrier(); // the shares are complete
   if (lane < 4u) {
     for (var j = lane + 4u; j < LANES; j += 4u) {
-      mine = joined(mine, shares[tid - lane + j], draw);
+      mine = joined(mine, shares[tid - lane + j], inverse);
     }
   }
   workgroupBarrier(); // all have been read
@@ -111,7 +115,7 @@ fn topk_slices(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nw
   workgroupBarrier(); // those of four lanes are complete
   if (lane == 0u && m < step.rows) {
     for (var j = 1u; j < 4u; j += 1u) {
-      mine = joined(mine, shares[tid + j], draw);
+      mine = joined(mine, shares[tid + j], inverse);
     }
     partial[i] = mine;
   }

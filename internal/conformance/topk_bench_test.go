@@ -20,13 +20,12 @@ func BenchmarkPick(b *testing.B) {
 	dev := gputest.Open(b)
 	for _, rows := range []int{1, 8, 32, 128} {
 		p := newPicks(b, dev, rows)
-		for _, name := range []string{"argmax", "argmax_advance", "topk", "topk_race", "topk_reduce", "sample", "sample_race", "advance", "penalize"} {
-			op, ok := p.ops[name]
-			if !ok {
-				continue
-			}
+		for _, name := range []string{
+			"argmax", "argmax_advance", "topk", "topk_slices", "topk_pick", "topk_race", "topk_race_slices", "topk_race_pick", "topk_reduce", "sample",
+			"sample_race", "advance", "penalize",
+		} {
 			b.Run(fmt.Sprintf("%s/M%d", name, rows), func(b *testing.B) {
-				fewer, more := p.program(b, op, 5), p.program(b, op, 25)
+				fewer, more := p.program(b, p.ops[name], 5), p.program(b, p.ops[name], 25)
 				best := time.Hour
 				for b.Loop() {
 					best = min(best, p.time(b, more)-p.time(b, fewer))
@@ -42,7 +41,7 @@ func BenchmarkPick(b *testing.B) {
 type picks struct {
 	dev  gpu.Device
 	rows int
-	ops  map[string]kernels.Op
+	ops  map[string]func() []gpu.Command
 }
 
 func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
@@ -83,7 +82,7 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 	for m := range rows {
 		states[4*m+1] = 1 << 30
 	}
-	p := &picks{dev, rows, map[string]kernels.Op{}}
+	p := &picks{dev, rows, map[string]func() []gpu.Command{}}
 	step := gpu.Binding{Buffer: buffer([]uint32{uint32(rows), 0, 0, 0})}
 	ids, all := buffer(make([]uint32, rows)), buffer(logits)
 	next := kernels.AdvanceArgs{
@@ -98,7 +97,7 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.ops[name] = op
+		p.ops[name] = func() []gpu.Command { return op.Record(rows) }
 	}
 	argmax := kernels.ArgmaxArgs{Rows: rows, Vocab: vocab, Limit: limit, Logits: all, IDs: ids, Step: step}
 	op, err := set.Argmax(argmax)
@@ -119,6 +118,9 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 		}
 		op, err = set.TopK(a)
 		add(name, op, err)
+		both := op
+		p.ops[name+"_slices"] = func() []gpu.Command { return both.Record(rows)[:1] }
+		p.ops[name+"_pick"] = func() []gpu.Command { return both.Record(rows)[1:] }
 		if race == 0 {
 			op, err = old.TopK(a)
 			add("topk_reduce", op, err)
@@ -128,6 +130,22 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 		})
 		add([]string{"sample", "sample_race"}[race], op, err)
 	}
+	counts, flags := make([]uint32, rows*vocab), make([]uint32, 4*rows)
+	for m := range rows {
+		flags[4*m+3] = kernels.FlagPenalized
+		for range 1000 {
+			counts[m*vocab+rng.IntN(limit)] = kernels.CountSeen | 1
+		}
+	}
+	penalties := make([]uint32, 8*rows)
+	for m := range rows {
+		penalties[8*m], penalties[8*m+1], penalties[8*m+2] = 0x3F800000, 0, 0 // times and divided by 1
+	}
+	op, err = set.Penalize(kernels.PenalizeArgs{
+		Rows: rows, Vocab: vocab, Limit: limit, Entries: 1, Tokens: next.Tokens, States: buffer(flags), Penalties: buffer(penalties),
+		Listed: buffer(make([]uint32, 2*rows)), Counts: buffer(counts), Logits: all, Step: step,
+	})
+	add("penalize", op, err)
 	for _, s := range []*kernels.Set{set, old} {
 		if err := s.Compile(b.Context(), nil); err != nil {
 			b.Fatal(err)
@@ -138,12 +156,12 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 }
 
 // program has an op several times.
-func (p *picks) program(b *testing.B, op kernels.Op, times int) gpu.Program {
-	var commands []gpu.Command
+func (p *picks) program(b *testing.B, commands func() []gpu.Command, times int) gpu.Program {
+	var list []gpu.Command
 	for range times {
-		commands = append(commands, op.Record(p.rows)...)
+		list = append(list, commands()...)
 	}
-	program, err := p.dev.NewProgram("bench", commands)
+	program, err := p.dev.NewProgram("bench", list)
 	if err != nil {
 		b.Fatal(err)
 	}

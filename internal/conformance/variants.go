@@ -104,6 +104,8 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			{"WG": 64, "LANES": 32, "FOURS": 1, "ROWS_M": 1, "K": 1024, "HEADS": 20, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
 			{"WG": 96, "LANES": 96, "FOURS": 1, "ROWS_M": 4, "K": 4096, "HEADS": 3, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
 		}
+	case "advance", "argmax_advance":
+		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
 	case "rope":
 		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1}}
 	case "qk_norm":
