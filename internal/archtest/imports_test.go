@@ -85,6 +85,8 @@ var onlyIn = map[string][]string{
 	"C":                          {"internal/gpu/wgpunative"},
 	"syscall/js":                 {"internal/gpu/webgpujs", "wasm"},
 	"github.com/cogentcore":      {"internal/gpu/wgpunative"},
+	"github.com/oliverbestmann":  {"internal/gpu/wgpunative"},
+	"github.com/rajveermalviya":  {"internal/gpu/wgpunative"},
 	"github.com/go-chi":          {"host"},
 	"github.com/prometheus":      {"host"},
 	"nhooyr.io/websocket":        {"host"},

@@ -226,7 +226,9 @@ func fetchCancelled(t *testing.T, b *bench) {
 	const words = 16
 	ring := b.ring(words)
 	p := b.copies(ring, b.source(words, 9), 1)
-	b.check(b.d.Submit(append(b.work(500*time.Millisecond), p)...))
+	later := b.copies(ring, b.source(words, 70), 1)
+	work := b.work(500 * time.Millisecond)
+	b.check(b.d.Submit(append(work[:len(work):len(work)], p)...))
 	f := b.fetch(ring)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -237,8 +239,9 @@ func fetchCancelled(t *testing.T, b *bench) {
 	if took := time.Since(start); took > 250*time.Millisecond {
 		t.Errorf("giving up took %v", took)
 	}
-	b.check(b.d.Submit(p))
-	b.wait(b.fetch(ring), words, 9)
+	// What the first one waited for must not end the second.
+	b.check(b.d.Submit(append(work[:len(work):len(work)], later)...))
+	b.wait(b.fetch(ring), words, 70)
 }
 
 func fetchReleased(t *testing.T, b *bench) {

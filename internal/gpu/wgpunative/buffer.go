@@ -11,8 +11,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/cogentcore/webgpu/wgpu"
-
 	"github.com/pagelight/pagelight/internal/gpu"
 )
 
@@ -43,9 +41,16 @@ func (d *device) NewBuffer(label string, size int64, usage gpu.Usage) (gpu.Buffe
 		return nil, err
 	}
 	defer d.mu.Unlock()
-	doing := fmt.Sprintf("new buffer %q of %d bytes", label, size)
-	native, err := nativeUsage(usage)
+	b, err := d.newBuffer(label, size, usage)
 	if err != nil {
+		return nil, err // not b, which would be an interface that is not nil
+	}
+	return b, nil
+}
+
+func (d *device) newBuffer(label string, size int64, usage gpu.Usage) (*buffer, error) {
+	doing := fmt.Sprintf("new buffer %q of %d bytes", label, size)
+	if err := checkUsage(usage); err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	if size <= 0 {
@@ -55,11 +60,9 @@ func (d *device) NewBuffer(label string, size int64, usage gpu.Usage) (gpu.Buffe
 		return nil, fmt.Errorf("%s: %w: a buffer can have %d", doing, gpu.ErrOutOfMemory, d.limits.MaxBufferSize)
 	}
 	size = (size + 3) &^ 3
-	name := C.CString(label)
-	defer C.free(unsafe.Pointer(name))
-	raw := C.pl_create_buffer(d.raw, name, C.uint32_t(native), C.uint64_t(size), d.cerr)
-	if err := d.failed(doing); err != nil {
-		return nil, err
+	raw, err := d.create(label, size, usage)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	b := &buffer{d: d, raw: raw, label: label, size: size, usage: usage}
 	if usage&gpu.UsageMapRead != 0 {
@@ -69,32 +72,26 @@ func (d *device) NewBuffer(label string, size int64, usage gpu.Usage) (gpu.Buffe
 	return b, nil
 }
 
-func nativeUsage(usage gpu.Usage) (wgpu.BufferUsage, error) {
-	var native wgpu.BufferUsage
-	for _, u := range []struct {
-		ours   gpu.Usage
-		theirs wgpu.BufferUsage
-	}{
-		{gpu.UsageStorage, wgpu.BufferUsageStorage},
-		{gpu.UsageUniform, wgpu.BufferUsageUniform},
-		{gpu.UsageCopySrc, wgpu.BufferUsageCopySrc},
-		{gpu.UsageCopyDst, wgpu.BufferUsageCopyDst},
-		{gpu.UsageMapRead, wgpu.BufferUsageMapRead},
-	} {
-		if usage&u.ours != 0 {
-			native |= u.theirs
-			usage &^= u.ours
-		}
-	}
+// create makes a buffer in the library.
+func (d *device) create(label string, size int64, usage gpu.Usage) (C.WGPUBuffer, error) {
+	name := C.CString(label)
+	defer C.free(unsafe.Pointer(name))
+	raw := C.pl_create_buffer(d.raw, name, C.uint32_t(usage), C.uint64_t(size), d.cerr)
+	return raw, d.failed("create")
+}
+
+// checkUsage checks a usage. The shim knows each bit by its value.
+func checkUsage(usage gpu.Usage) error {
+	const all = gpu.UsageStorage | gpu.UsageUniform | gpu.UsageCopySrc | gpu.UsageCopyDst | gpu.UsageMapRead
 	switch {
-	case usage != 0:
-		return 0, fmt.Errorf("%w: unknown usage %#x", gpu.ErrInvalid, uint32(usage))
-	case native == 0:
-		return 0, fmt.Errorf("%w: no usage", gpu.ErrInvalid)
-	case native&wgpu.BufferUsageMapRead != 0 && native&^(wgpu.BufferUsageMapRead|wgpu.BufferUsageCopyDst) != 0:
-		return 0, fmt.Errorf("%w: UsageMapRead goes with UsageCopyDst only", gpu.ErrInvalid)
+	case usage&^all != 0:
+		return fmt.Errorf("%w: unknown usage %#x", gpu.ErrInvalid, uint32(usage&^all))
+	case usage == 0:
+		return fmt.Errorf("%w: no usage", gpu.ErrInvalid)
+	case usage&gpu.UsageMapRead != 0 && usage&^(gpu.UsageMapRead|gpu.UsageCopyDst) != 0:
+		return fmt.Errorf("%w: UsageMapRead goes with UsageCopyDst only", gpu.ErrInvalid)
 	}
-	return native, nil
+	return nil
 }
 
 // Label implements gpu.Buffer.
@@ -188,7 +185,7 @@ func (d *device) WriteBuffer(dst gpu.Buffer, offset int64, data []byte) error {
 				return err
 			}
 			// Only when the GPU has taken them are the copies freed.
-			if err := d.await(context.Background(), nil, everything); err != nil {
+			if err := d.awaitAll(context.Background(), nil); err != nil {
 				return err
 			}
 		}
@@ -224,21 +221,26 @@ func (d *device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []b
 		return err
 	}
 	if len(dst) == 0 {
-		return d.await(ctx, nil, everything)
+		return d.awaitAll(ctx, nil)
 	}
+	return d.read(ctx, b, offset, dst)
+}
+
+// read waits for everything submitted and copies dst out of b.
+func (d *device) read(ctx context.Context, b *buffer, offset int64, dst []byte) error {
 	from := offset &^ (mapAlignment - 1)
 	size := min((offset+int64(len(dst))-from+3)&^3, b.size-from)
 	if err := d.startMap(b, from, size); err != nil {
 		return err
 	}
-	if err := d.await(ctx, b.mapping, everything); err != nil {
+	if err := d.awaitAll(ctx, b.mapping); err != nil {
 		// Unmapping takes a pending mapping back at once, so the buffer and the device are as they were.
 		if late := d.unmap(b); late != nil {
 			return late
 		}
 		return err
 	}
-	err = d.readMapped(b, from, size, offset-from, dst)
+	err := d.readMapped(b, from, size, offset-from, dst)
 	late := d.unmap(b)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
@@ -248,7 +250,7 @@ func (d *device) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []b
 
 // readMapped copies dst out of a mapping that is done, of size bytes from offset from of b, leaving out its first skip bytes.
 func (d *device) readMapped(b *buffer, from, size, skip int64, dst []byte) error {
-	if status := b.mapping.status; status != C.WGPUBufferMapAsyncStatus_Success {
+	if status := b.mapping.status; status != 0 {
 		return fmt.Errorf("mapping buffer %q failed with status %d", b.label, int(status))
 	}
 	C.pl_map_read(b.raw, C.size_t(from), C.size_t(size), C.size_t(skip), unsafe.Pointer(&dst[0]), C.size_t(len(dst)), d.cerr)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -88,7 +89,7 @@ func (d *device) compileAll(ctx context.Context, descs []gpu.PipelineDesc, made 
 	for range workers {
 		go func() {
 			var e C.pl_error
-			for ctx.Err() == nil && e._type == C.WGPUErrorType_NoError {
+			for ctx.Err() == nil && e._type == C.PL_ERROR_NONE {
 				i := int(next.Add(1)) - 1
 				if i >= len(descs) {
 					break
@@ -131,7 +132,11 @@ func (d *device) compileAll(ctx context.Context, descs []gpu.PipelineDesc, made 
 
 // compile makes one pipeline, with error scopes of its own or without.
 func compile(d *device, desc gpu.PipelineDesc, l *layout, scoped C.int, e *C.pl_error) C.WGPUComputePipeline {
-	label, code, entry := C.CString(desc.Label), C.CString(desc.Source), C.CString(desc.Kernel)
+	source := desc.Source
+	if !subgroupsDirective {
+		source = strings.Replace(source, "enable subgroups;", "", 1)
+	}
+	label, code, entry := C.CString(desc.Label), C.CString(source), C.CString(desc.Kernel)
 	defer C.free(unsafe.Pointer(label))
 	defer C.free(unsafe.Pointer(code))
 	defer C.free(unsafe.Pointer(entry))

@@ -1,6 +1,6 @@
 //go:build cgo && !js
 
-package wgpunative_test
+package wgpunative
 
 import (
 	"os"
@@ -11,22 +11,24 @@ import (
 	"testing"
 )
 
-// What webgpu_decl.h declares must be what the header of the linked library declares.
+// What the declarations repeat must be what the headers of the linked library declare.
 func TestDeclarationsMatchHeader(t *testing.T) {
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cogentcore/webgpu").Output()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		t.Skip("the module's source is not here")
 	}
 	var theirs string
 	for _, name := range []string{"webgpu.h", "wgpu.h"} {
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "wgpu", "lib", name))
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), headers, name))
 		if err != nil {
 			t.Skip("the module's source is not here")
 		}
 		theirs += plain(string(text))
 	}
-	text, err := os.ReadFile("webgpu_decl.h")
-	check(t, err)
+	text, err := os.ReadFile(decl)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ours := plain(string(text))
 	counts := map[string]int{}
 	for kind, pattern := range map[string]string{

@@ -17,8 +17,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cogentcore/webgpu/wgpu"
-
 	"github.com/pagelight/pagelight/internal/gpu"
 )
 
@@ -29,12 +27,15 @@ type device struct {
 	limits gpu.Limits
 	// spin is how long a wait polls without a pause. On a software adapter the processor has the work to do, so none.
 	spin time.Duration
+	// timestamps says that the device can tell the time of its work.
+	timestamps bool
 
 	mu       sync.Mutex
-	instance *wgpu.Instance
-	adapter  *wgpu.Adapter
+	instance C.WGPUInstance
+	adapter  C.WGPUAdapter
 	raw      C.WGPUDevice
 	queue    C.WGPUQueue
+	progress *C.pl_progress
 	cerr     *C.pl_error // reused by every call, in C memory: &e of a Go variable would be an allocation each time
 	layouts  map[string]*layout
 	made     map[freer]struct{} // what Close has to free
@@ -52,63 +53,60 @@ type device struct {
 type freer interface{ free() }
 
 // newDevice opens the adapter of c. On success the device owns instance and adapter.
-func newDevice(instance *wgpu.Instance, c candidate, opts Options) (*device, error) {
-	want := wgpu.DefaultLimits() // "undefined" everywhere, which the library takes for WebGPU's defaults
-	if !opts.DefaultLimits {
-		// All of the adapter's own: a field left 0 would ask for 0.
-		want = bounded(c.adapter.GetLimits().Limits)
-	}
-	want.MaxPushConstantSize = 0 // GetLimits leaves garbage there
-	desc := &wgpu.DeviceDescriptor{Label: opts.Label, RequiredLimits: &wgpu.RequiredLimits{Limits: want}}
-	wrapper, err := c.adapter.RequestDevice(desc)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.info.Name, err)
-	}
+func newDevice(instance C.WGPUInstance, c candidate, opts Options) (*device, error) {
 	d := &device{
-		info: c.info, limits: convertLimits(wrapper.GetLimits().Limits), spin: time.Millisecond,
+		info: c.info, spin: time.Millisecond,
 		instance: instance, adapter: c.adapter,
-		raw:     *(*C.WGPUDevice)(unsafe.Pointer(wrapper)),
-		cerr:    (*C.pl_error)(C.calloc(1, C.sizeof_pl_error)),
-		layouts: map[string]*layout{},
-		made:    map[freer]struct{}{},
-		lost:    make(chan struct{}),
+		cerr: (*C.pl_error)(C.calloc(1, C.sizeof_pl_error)),
+		// Never freed: the library may write to it whenever it likes.
+		progress: (*C.pl_progress)(C.calloc(1, C.sizeof_pl_progress)),
+		layouts:  map[string]*layout{},
+		made:     map[freer]struct{}{},
+		lost:     make(chan struct{}),
 	}
 	if c.info.Kind == gpu.KindSoftware {
 		d.spin = 0
 	}
-	d.queue = C.wgpuDeviceGetQueue(d.raw)
+	var (
+		defaults C.int
+		limits   C.pl_limits
+		features C.uint32_t
+	)
+	if opts.DefaultLimits {
+		defaults = 1
+	}
+	label := C.CString(opts.Label)
+	defer C.free(unsafe.Pointer(label))
+	d.raw = C.pl_request_device(c.adapter, label, defaults, &limits, &features, d.progress, d.cerr)
+	if err := takeError(d.cerr); err != nil || d.raw == nil {
+		C.free(unsafe.Pointer(d.cerr))
+		return nil, fmt.Errorf("%s: no device: %w", c.info.Name, err)
+	}
+	d.limits = convertLimits(limits)
+	d.timestamps = features&C.PL_FEATURE_TIMESTAMPS != 0
+	if features&C.PL_FEATURE_SUBGROUPS != 0 {
+		d.info.Features = append(d.info.Features, "subgroups")
+	}
+	if features&C.PL_FEATURE_F16 != 0 {
+		d.info.Features = append(d.info.Features, "shader-f16")
+	}
+	d.queue = C.pl_queue(d.raw)
 	return d, nil
 }
 
-// bounded keeps the limits that matter off the largest number of their type. Adapters report that for "no limit" (NVIDIA's
-// buffer size), and asked for it means "undefined": the library would then give WebGPU's default.
-func bounded(l wgpu.Limits) wgpu.Limits {
-	for _, n := range []*uint64{&l.MaxBufferSize, &l.MaxStorageBufferBindingSize, &l.MaxUniformBufferBindingSize} {
-		*n = min(*n, math.MaxInt64)
-	}
-	for _, n := range []*uint32{
-		&l.MaxStorageBuffersPerShaderStage, &l.MaxUniformBuffersPerShaderStage, &l.MaxBindingsPerBindGroup,
-		&l.MaxComputeWorkgroupStorageSize, &l.MaxComputeInvocationsPerWorkgroup, &l.MaxComputeWorkgroupsPerDimension,
-		&l.MaxComputeWorkgroupSizeX, &l.MaxComputeWorkgroupSizeY, &l.MaxComputeWorkgroupSizeZ,
-	} {
-		*n = min(*n, math.MaxInt32)
-	}
-	return l
-}
-
 // convertLimits takes the limits that matter, rounded so that every buffer within them has a size that is a multiple of 4.
-func convertLimits(l wgpu.Limits) gpu.Limits {
-	bytes := func(n uint64) int64 { return int64(min(n, math.MaxInt64)) &^ 3 }
-	count := func(n uint32) int { return int(min(n, math.MaxInt32)) }
+func convertLimits(l C.pl_limits) gpu.Limits {
+	bytes := func(n C.uint64_t) int64 { return int64(min(n, math.MaxInt64)) &^ 3 }
+	count := func(n C.uint32_t) int { return int(min(n, math.MaxInt32)) }
 	return gpu.Limits{
-		MaxBufferSize:       bytes(l.MaxBufferSize),
-		MaxStorageBinding:   bytes(l.MaxStorageBufferBindingSize),
-		MaxStorageBuffers:   count(l.MaxStorageBuffersPerShaderStage),
-		MaxWorkgroupMemory:  count(l.MaxComputeWorkgroupStorageSize),
-		MaxInvocations:      count(l.MaxComputeInvocationsPerWorkgroup),
-		MaxWorkgroupsPerDim: count(l.MaxComputeWorkgroupsPerDimension),
-		OffsetAlignment:     count(max(l.MinStorageBufferOffsetAlignment, l.MinUniformBufferOffsetAlignment)),
-		MaxUniformBinding:   bytes(l.MaxUniformBufferBindingSize),
+		MaxBufferSize:       bytes(l.buffer),
+		MaxStorageBinding:   bytes(l.storage_binding),
+		MaxStorageBuffers:   count(l.storage_buffers),
+		MaxWorkgroupMemory:  count(l.workgroup_memory),
+		MaxInvocations:      count(l.invocations),
+		MaxWorkgroupsPerDim: count(l.workgroups_per_dim),
+		OffsetAlignment:     count(l.offset_alignment),
+		MaxUniformBinding:   bytes(l.uniform_binding),
 	}
 }
 
@@ -148,7 +146,7 @@ func (d *device) lock() error {
 
 // failed turns what the last call left in d.cerr into an error, and makes d.cerr ready for the next call.
 func (d *device) failed(doing string) error {
-	if d.cerr._type == C.WGPUErrorType_NoError {
+	if d.cerr._type == C.PL_ERROR_NONE {
 		return nil
 	}
 	err := takeError(d.cerr)
@@ -167,19 +165,19 @@ func takeError(e *C.pl_error) error {
 		C.free(unsafe.Pointer(e.message))
 	}
 	*e = C.pl_error{}
-	if kind == C.WGPUErrorType_Validation {
-		kind = cause(message)
+	if kind == C.PL_ERROR_VALIDATION || kind == C.PL_ERROR_OTHER {
+		kind = cause(kind, message)
 	}
 	switch kind {
-	case C.WGPUErrorType_NoError:
+	case C.PL_ERROR_NONE:
 		return nil
 	case C.PL_ERROR_ABORT:
 		return fmt.Errorf("%w: the WebGPU library gave up; what it said is on standard error", gpu.ErrDeviceLost)
-	case C.WGPUErrorType_DeviceLost:
+	case C.PL_ERROR_LOST:
 		return fmt.Errorf("%w: %s", gpu.ErrDeviceLost, message)
-	case C.WGPUErrorType_OutOfMemory:
+	case C.PL_ERROR_OUT_OF_MEMORY:
 		return fmt.Errorf("%w: %s", gpu.ErrOutOfMemory, message)
-	case C.WGPUErrorType_Validation:
+	case C.PL_ERROR_VALIDATION:
 		return fmt.Errorf("%w: %s", gpu.ErrInvalid, message)
 	}
 	return fmt.Errorf("the WebGPU library failed: %s", message)
@@ -187,14 +185,14 @@ func takeError(e *C.pl_error) error {
 
 // cause looks at the words of a validation error, since the library calls by that name whatever went wrong in making an
 // object. The words are those of wgpu-core's DeviceError, at the end of the chain of causes.
-func cause(message string) C.int32_t {
+func cause(kind C.int32_t, message string) C.int32_t {
 	switch {
 	case strings.Contains(message, "Not enough memory left"):
-		return C.WGPUErrorType_OutOfMemory
+		return C.PL_ERROR_OUT_OF_MEMORY
 	case strings.Contains(message, "Parent device is lost"):
-		return C.WGPUErrorType_DeviceLost
+		return C.PL_ERROR_LOST
 	}
-	return C.WGPUErrorType_Validation
+	return kind
 }
 
 // Wait implements gpu.Device.
@@ -206,7 +204,7 @@ func (d *device) Wait(ctx context.Context) error {
 	if err := d.flush(); err != nil {
 		return err
 	}
-	return d.await(ctx, nil, everything)
+	return d.awaitAll(ctx, nil)
 }
 
 // flush hands bytes that WriteBuffer left with the library to the GPU, so that what follows waits for them too.
@@ -219,14 +217,23 @@ func (d *device) flush() error {
 	return d.failed("flush writes")
 }
 
-// What await waits for besides a mapping.
-const (
-	nothing    C.int = iota
-	everything       // all that has been submitted
-)
+// mark returns the number of a mark behind everything submitted so far, for await.
+func (d *device) mark() (C.uint64_t, error) {
+	mark := C.pl_mark(d.queue, d.progress, d.cerr)
+	return mark, d.failed("mark")
+}
 
-// await returns when m, if not nil, and what all says are done, or with ctx.Err() when ctx ends first.
-func (d *device) await(ctx context.Context, m *C.pl_map, all C.int) error {
+// awaitAll returns when m, if not nil, and everything submitted is done, or with ctx.Err() when ctx ends first.
+func (d *device) awaitAll(ctx context.Context, m *C.pl_map) error {
+	mark, err := d.mark()
+	if err != nil {
+		return err
+	}
+	return d.await(ctx, mark, m)
+}
+
+// await returns when the GPU has passed a mark and m, if not nil, is done, or with ctx.Err() when ctx ends first.
+func (d *device) await(ctx context.Context, mark C.uint64_t, m *C.pl_map) error {
 	slice := 100 * time.Millisecond // how long one call into C may take
 	if ctx.Done() != nil {
 		slice = 2 * time.Millisecond
@@ -237,7 +244,7 @@ func (d *device) await(ctx context.Context, m *C.pl_map, all C.int) error {
 			return err
 		}
 		waited := time.Since(start)
-		done := C.pl_poll(d.raw, m, all, C.int64_t(d.spin), C.int64_t(slice), C.int64_t(waited), d.cerr)
+		done := C.pl_poll(d.raw, d.progress, mark, m, C.int64_t(d.spin), C.int64_t(slice), C.int64_t(waited), d.cerr)
 		if err := d.failed("wait for the GPU"); err != nil {
 			return err
 		}
@@ -266,7 +273,7 @@ func (d *device) Close() {
 	defer d.mu.Unlock()
 	if d.Err() == nil {
 		// A failure leaves the device lost, which is looked at next.
-		_ = d.await(context.Background(), nil, everything)
+		_ = d.awaitAll(context.Background(), nil)
 	}
 	if d.Err() != nil {
 		// Closed before, or lost: then native objects must not be touched, not even to free them.
@@ -282,8 +289,8 @@ func (d *device) Close() {
 	}
 	clear(d.layouts)
 	C.pl_release_device(d.raw, d.queue, d.cerr)
-	d.adapter.Release()
-	d.instance.Release()
+	C.pl_release_adapter(d.adapter)
+	C.pl_release_instance(d.instance)
 	C.free(unsafe.Pointer(d.cerr.message))
 	C.free(unsafe.Pointer(d.cerr))
 	d.lose(fmt.Errorf("%s: %w: closed", d.info.Name, gpu.ErrDeviceLost))

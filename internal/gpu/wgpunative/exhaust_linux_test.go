@@ -13,6 +13,7 @@ import (
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/gputest"
+	"github.com/pagelight/pagelight/internal/gpu/wgpunative"
 )
 
 const exhaustEnv = "PAGELIGHT_TEST_EXHAUST"
@@ -59,6 +60,12 @@ func exhaust(t *testing.T) {
 		if buffers = append(buffers, b); len(buffers) > 100 {
 			t.Fatal("6.4 GB in a process of 1 GB")
 		}
+	}
+	if wgpunative.ExhaustionLoses {
+		if err := d.Submit(r.step); !errors.Is(err, gpu.ErrDeviceLost) {
+			t.Errorf("got %v, want ErrDeviceLost", err)
+		}
+		return
 	}
 	// A write needs memory to stage the bytes: it works or says that there is none.
 	if err := d.WriteBuffer(buffers[0], 0, data); err != nil && !errors.Is(err, gpu.ErrOutOfMemory) {

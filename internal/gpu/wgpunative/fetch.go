@@ -12,11 +12,12 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 )
 
-// A fetch implements gpu.Fetch: a mapping that has begun. The library finishes it when the last submission that used the buffer
-// is done, and finds that out in a poll or in a later submit.
+// A fetch implements gpu.Fetch: a mapping that has begun, and a mark behind what had been submitted by then. The library finds out
+// that they are done in a poll or in a later submit.
 type fetch struct {
 	b     *buffer
 	size  int64
+	mark  C.uint64_t
 	ended bool
 }
 
@@ -37,6 +38,9 @@ func (d *device) Fetch(src gpu.Buffer, size int64) (gpu.Fetch, error) {
 		return nil, err
 	}
 	f := &fetch{b: b, size: size}
+	if f.mark, err = d.mark(); err != nil {
+		return nil, fmt.Errorf("fetch: %w", err)
+	}
 	if err := d.startMap(b, 0, f.mapped()); err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
@@ -66,8 +70,8 @@ func (f *fetch) Wait(ctx context.Context, dst []byte) error {
 		return fmt.Errorf("fetch: %w: room for %d bytes, asked for were %d", gpu.ErrInvalid, len(dst), f.size)
 	}
 	err := ctx.Err()
-	if err == nil && b.mapping.pending != 0 {
-		err = d.await(ctx, b.mapping, nothing)
+	if err == nil {
+		err = d.await(ctx, f.mark, b.mapping)
 	}
 	if err == nil {
 		if err = d.readMapped(b, 0, f.mapped(), 0, dst); err != nil {

@@ -23,18 +23,12 @@ type layout struct {
 // layoutOf returns the layout for kinds, which lives as long as the device.
 func (d *device) layoutOf(kinds []gpu.BindingKind) (*layout, error) {
 	key := make([]byte, len(kinds))
-	types := make([]C.int32_t, len(kinds)+1) // + 1: &types[0] must exist
 	storage := 0
 	for i, k := range kinds {
 		key[i] = byte(k)
 		switch k {
 		case gpu.BindUniform:
-			types[i] = C.WGPUBufferBindingType_Uniform
-		case gpu.BindRead:
-			types[i] = C.WGPUBufferBindingType_ReadOnlyStorage
-			storage++
-		case gpu.BindReadWrite:
-			types[i] = C.WGPUBufferBindingType_Storage
+		case gpu.BindRead, gpu.BindReadWrite:
 			storage++
 		default:
 			return nil, fmt.Errorf("%w: binding %d is of unknown kind %d", gpu.ErrInvalid, i, k)
@@ -47,7 +41,7 @@ func (d *device) layoutOf(kinds []gpu.BindingKind) (*layout, error) {
 		return nil, fmt.Errorf("%w: %d storage buffers; the device has %d", gpu.ErrInvalid, storage, d.limits.MaxStorageBuffers)
 	}
 	l := &layout{kinds: string(key)}
-	l.group = C.pl_create_bind_group_layout(d.raw, &types[0], C.size_t(len(kinds)), d.cerr)
+	l.group = C.pl_create_bind_group_layout(d.raw, (*C.uint8_t)(unsafe.SliceData(key)), C.size_t(len(kinds)), d.cerr)
 	if err := d.failed("bind group layout"); err != nil {
 		return nil, err
 	}

@@ -147,6 +147,9 @@ func (p *program) Release() {
 	}
 }
 
+// native is the commands as C has them.
+func (p *program) native() []C.pl_command { return unsafe.Slice(p.commands, p.count) }
+
 func (p *program) free() { C.free(unsafe.Pointer(p.commands)) }
 
 // ready says whether p can be submitted to d now.

@@ -1,175 +1,67 @@
 //go:build cgo && !js
 
-#include "shim.h"
+#include "guard.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#if !defined(_WIN32)
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#endif
-
-// --- The guard -------------------------------------------------------------------------------------------------------
-//
-// wgpu-native ends the process by abort() where its C interface has no way to say what went wrong: above all a submit or
-// a poll on a lost device. POSIX lets a handler of SIGABRT leave by a jump, and abort() then does not end the process. So
-// a call that aborts becomes an error, after which the device counts as lost and is never called again (locks that the
-// call held stay held; they belong to this device's instance alone). Aborts elsewhere go to the handler that was there
-// before, which is Go's. (A program that asks os/signal for SIGABRT takes the guard away again.)
-
-#if defined(_WIN32)
-#define GUARDED(error, ...) do { (void)(error); __VA_ARGS__ } while (0)
-void pl_init(void) {}
-#else
-
-static __thread sigjmp_buf * guard;
-static struct sigaction previous;
-
-static void on_abort(int sig, siginfo_t * info, void * context) {
-    sigjmp_buf * to = guard;
-    if (to != NULL) {
-        guard = NULL;
-        siglongjmp(*to, 1);
-    }
-    if (previous.sa_flags & SA_SIGINFO) {
-        previous.sa_sigaction(sig, info, context);
-    } else if (previous.sa_handler != SIG_IGN && previous.sa_handler != SIG_DFL) {
-        previous.sa_handler(sig);
-    }
-    // abort() ends the process by itself when a handler returns.
-}
-
-static void install(void) {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_sigaction = on_abort;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART; // Go asks for these of every handler
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGABRT, &action, &previous);
-}
-
-void pl_init(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, install);
-}
-
-static void unblock_abort(void) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGABRT);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-}
-
-// The mask is not saved (that would be a system call each time); unblock_abort restores the one bit that matters.
-#define GUARDED(error, ...)                 \
-    do {                                    \
-        sigjmp_buf jump;                    \
-        if (sigsetjmp(jump, 0) == 0) {      \
-            guard = &jump;                  \
-            __VA_ARGS__                     \
-            guard = NULL;                   \
-        } else {                            \
-            unblock_abort();                \
-            (error)->type = PL_ERROR_ABORT; \
-        }                                   \
-    } while (0)
-#endif
-
-// --- Errors ----------------------------------------------------------------------------------------------------------
-
-// The first error of a call is its cause; those after it follow from it.
-static void on_error(WGPUErrorType type, char const * message, void * userdata) {
-    pl_error * error = userdata;
-    if (type == WGPUErrorType_NoError || error->type != WGPUErrorType_NoError) {
-        return;
-    }
-    size_t size = strlen(message) + 1;
-    error->message = malloc(size);
-    if (error->message != NULL) {
-        memcpy(error->message, message, size);
-    }
-    error->type = type;
-}
-
-// An error that finds no scope of its kind makes wgpu-native panic.
-static void push(WGPUDevice device) {
-    wgpuDevicePushErrorScope(device, WGPUErrorFilter_OutOfMemory);
-    wgpuDevicePushErrorScope(device, WGPUErrorFilter_Validation);
-}
-
-// Memory comes first: without it objects are invalid, which is what a validation error then says.
-static void pop(WGPUDevice device, pl_error * error) {
-    pl_error validation = {0};
-    wgpuDevicePopErrorScope(device, on_error, &validation);
-    wgpuDevicePopErrorScope(device, on_error, error);
-    if (error->type == WGPUErrorType_NoError) {
-        *error = validation;
-    } else {
-        free(validation.message);
-    }
-}
-
-void pl_push_scopes(WGPUDevice device, pl_error * error) { GUARDED(error, push(device);); }
-
-void pl_pop_scopes(WGPUDevice device, pl_error * error) { GUARDED(error, pop(device, error);); }
-
 // --- Making things ---------------------------------------------------------------------------------------------------
-
-WGPUInstance pl_create_instance(WGPUInstanceBackendFlags backends) {
-    // All zero: cogentcore/webgpu leaves flags unset here, which may turn validation layers on at random.
-    WGPUInstanceExtras extras = {0};
-    extras.chain.sType = WGPUSType_InstanceExtras;
-    extras.backends = backends;
-    WGPUInstanceDescriptor descriptor = {&extras.chain};
-    pl_error error = {0};
-    WGPUInstance volatile instance = NULL;
-    GUARDED(&error, instance = wgpuCreateInstance(&descriptor););
-    return error.type == WGPUErrorType_NoError ? instance : NULL;
-}
 
 // CREATE runs the expression that makes an object, in scopes; an object that came with an error is released.
 #define CREATE(Type, expression, release)                                \
     Type volatile made = NULL;                                           \
     GUARDED(error,                                                       \
-        push(device);                                                    \
+        pl_push(device);                                                 \
         made = (expression);                                             \
-        pop(device, error);                                              \
-        if (error->type != WGPUErrorType_NoError && made != NULL) {      \
+        pl_pop(device, error);                                              \
+        if (error->type != PL_ERROR_NONE && made != NULL) {      \
             release(made);                                               \
             made = NULL;                                                 \
         });                                                              \
-    return error->type == WGPUErrorType_NoError ? made : NULL
+    return error->type == PL_ERROR_NONE ? made : NULL
+
+static uint32_t native_usage(uint32_t usage) {
+    static uint32_t const native[] = {WGPUBufferUsage_Storage, WGPUBufferUsage_Uniform, WGPUBufferUsage_CopySrc,
+        WGPUBufferUsage_CopyDst, WGPUBufferUsage_MapRead, WGPUBufferUsage_QueryResolve};
+    uint32_t all = 0;
+    for (size_t i = 0; i < sizeof native / sizeof *native; i++) {
+        if (usage >> i & 1) {
+            all |= native[i];
+        }
+    }
+    return all;
+}
 
 WGPUBuffer pl_create_buffer(WGPUDevice device, char const * label, uint32_t usage, uint64_t size, pl_error * error) {
-    WGPUBufferDescriptor descriptor = {.label = label, .usage = usage, .size = size};
+    WGPUBufferDescriptor descriptor = {.label = TEXT(label), .usage = native_usage(usage), .size = size};
     CREATE(WGPUBuffer, wgpuDeviceCreateBuffer(device, &descriptor), wgpuBufferRelease);
 }
 
-WGPUBindGroupLayout pl_create_bind_group_layout(WGPUDevice device, int32_t const * types, size_t count, pl_error * error) {
+WGPUBindGroupLayout pl_create_bind_group_layout(WGPUDevice device, uint8_t const * kinds, size_t count, pl_error * error) {
+    static int32_t const types[] = {WGPUBufferBindingType_Uniform, WGPUBufferBindingType_ReadOnlyStorage,
+        WGPUBufferBindingType_Storage};
     WGPUBindGroupLayoutEntry * entries = calloc(count + 1, sizeof *entries);
     if (entries == NULL) {
-        error->type = WGPUErrorType_OutOfMemory;
+        error->type = PL_ERROR_OUT_OF_MEMORY;
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
         entries[i].binding = (uint32_t)i;
         entries[i].visibility = WGPUShaderStage_Compute;
-        entries[i].buffer.type = types[i];
+        entries[i].buffer.type = types[kinds[i]];
     }
     WGPUBindGroupLayoutDescriptor descriptor = {.entryCount = count, .entries = entries};
     WGPUBindGroupLayout volatile made = NULL;
     GUARDED(error,
-        push(device);
+        pl_push(device);
         made = wgpuDeviceCreateBindGroupLayout(device, &descriptor);
-        pop(device, error);
-        if (error->type != WGPUErrorType_NoError && made != NULL) {
+        pl_pop(device, error);
+        if (error->type != PL_ERROR_NONE && made != NULL) {
             wgpuBindGroupLayoutRelease(made);
         });
     free(entries);
-    return error->type == WGPUErrorType_NoError ? made : NULL;
+    return error->type == PL_ERROR_NONE ? made : NULL;
 }
 
 WGPUPipelineLayout pl_create_pipeline_layout(WGPUDevice device, WGPUBindGroupLayout group, pl_error * error) {
@@ -181,7 +73,7 @@ WGPUBindGroup pl_create_bind_group(WGPUDevice device, char const * label, WGPUBi
     WGPUBuffer const * buffers, uint64_t const * offsets, uint64_t const * sizes, size_t count, pl_error * error) {
     WGPUBindGroupEntry * entries = calloc(count + 1, sizeof *entries);
     if (entries == NULL) {
-        error->type = WGPUErrorType_OutOfMemory;
+        error->type = PL_ERROR_OUT_OF_MEMORY;
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
@@ -190,28 +82,32 @@ WGPUBindGroup pl_create_bind_group(WGPUDevice device, char const * label, WGPUBi
         entries[i].offset = offsets[i];
         entries[i].size = sizes[i];
     }
-    WGPUBindGroupDescriptor descriptor = {.label = label, .layout = layout, .entryCount = count, .entries = entries};
+    WGPUBindGroupDescriptor descriptor = {.label = TEXT(label), .layout = layout, .entryCount = count, .entries = entries};
     WGPUBindGroup volatile made = NULL;
     GUARDED(error,
-        push(device);
+        pl_push(device);
         made = wgpuDeviceCreateBindGroup(device, &descriptor);
-        pop(device, error);
-        if (error->type != WGPUErrorType_NoError && made != NULL) {
+        pl_pop(device, error);
+        if (error->type != PL_ERROR_NONE && made != NULL) {
             wgpuBindGroupRelease(made);
         });
     free(entries);
-    return error->type == WGPUErrorType_NoError ? made : NULL;
+    return error->type == PL_ERROR_NONE ? made : NULL;
 }
 
 WGPUComputePipeline pl_create_pipeline(WGPUDevice device, char const * label, char const * code, char const * entry,
     WGPUPipelineLayout layout, int scoped, pl_error * error) {
+#if PL_WGPU == 29
+    WGPUShaderSourceWGSL wgsl = {.chain = {.sType = WGPUSType_ShaderSourceWGSL}, .code = TEXT(code)};
+#else
     WGPUShaderModuleWGSLDescriptor wgsl = {.chain = {.sType = WGPUSType_ShaderModuleWGSLDescriptor}, .code = code};
-    WGPUShaderModuleDescriptor source = {.nextInChain = &wgsl.chain, .label = label};
-    WGPUComputePipelineDescriptor descriptor = {.label = label, .layout = layout, .compute = {.entryPoint = entry}};
+#endif
+    WGPUShaderModuleDescriptor source = {.nextInChain = &wgsl.chain, .label = TEXT(label)};
+    WGPUComputePipelineDescriptor descriptor = {.label = TEXT(label), .layout = layout, .compute = {.entryPoint = TEXT(entry)}};
     WGPUComputePipeline volatile made = NULL;
     GUARDED(error,
         if (scoped) {
-            push(device);
+            pl_push(device);
         }
         WGPUShaderModule module = wgpuDeviceCreateShaderModule(device, &source);
         if (module != NULL) {
@@ -220,12 +116,12 @@ WGPUComputePipeline pl_create_pipeline(WGPUDevice device, char const * label, ch
             wgpuShaderModuleRelease(module);
         }
         if (scoped) {
-            pop(device, error);
+            pl_pop(device, error);
         }
-        if (error->type != WGPUErrorType_NoError && made != NULL) {
+        if (error->type != PL_ERROR_NONE && made != NULL) {
             wgpuComputePipelineRelease(made);
         });
-    return error->type == WGPUErrorType_NoError ? made : NULL;
+    return error->type == PL_ERROR_NONE ? made : NULL;
 }
 
 // --- Running ---------------------------------------------------------------------------------------------------------
@@ -233,9 +129,9 @@ WGPUComputePipeline pl_create_pipeline(WGPUDevice device, char const * label, ch
 void pl_write(WGPUDevice device, WGPUQueue queue, WGPUBuffer buffer, uint64_t offset, void const * data, size_t size,
     pl_error * error) {
     GUARDED(error,
-        push(device);
+        pl_push(device);
         wgpuQueueWriteBuffer(queue, buffer, offset, data, size);
-        pop(device, error););
+        pl_pop(device, error););
 }
 
 static void end_pass(WGPUComputePassEncoder pass) {
@@ -286,13 +182,13 @@ void pl_submit(WGPUDevice device, WGPUQueue queue, pl_program const * programs, 
         return;
     }
     GUARDED(error,
-        push(device);
+        pl_push(device);
         WGPUCommandEncoder encoder = wgpuDeviceCreateCommandEncoder(device, NULL);
         record(encoder, programs, count);
         WGPUCommandBuffer buffer = wgpuCommandEncoderFinish(encoder, NULL);
-        pop(device, error);
+        pl_pop(device, error);
         // A command buffer with an error would end the process when submitted.
-        if (error->type == WGPUErrorType_NoError) {
+        if (error->type == PL_ERROR_NONE) {
             wgpuQueueSubmitForIndex(queue, 1, &buffer);
         }
         if (buffer != NULL) {
@@ -301,18 +197,100 @@ void pl_submit(WGPUDevice device, WGPUQueue queue, pl_program const * programs, 
         wgpuCommandEncoderRelease(encoder););
 }
 
-static void on_mapped(WGPUBufferMapAsyncStatus status, void * userdata) {
-    pl_map * map = userdata;
+WGPUQuerySet pl_create_query_set(WGPUDevice device, uint32_t count, pl_error * error) {
+    WGPUQuerySetDescriptor descriptor = {.type = WGPUQueryType_Timestamp, .count = count};
+    CREATE(WGPUQuerySet, wgpuDeviceCreateQuerySet(device, &descriptor), wgpuQuerySetRelease);
+}
+
+// timed records one dispatch in a pass of its own between two timestamps.
+static void timed(WGPUCommandEncoder encoder, pl_command const * c, WGPUQuerySet set, uint32_t first) {
+#if PL_WGPU == 29
+    WGPUPassTimestampWrites writes = {.querySet = set, .beginningOfPassWriteIndex = first, .endOfPassWriteIndex = first + 1};
+    WGPUComputePassDescriptor descriptor = {.timestampWrites = &writes};
+    WGPUComputePassEncoder pass = wgpuCommandEncoderBeginComputePass(encoder, &descriptor);
+#else
+    wgpuCommandEncoderWriteTimestamp(encoder, set, first);
+    WGPUComputePassEncoder pass = wgpuCommandEncoderBeginComputePass(encoder, NULL);
+#endif
+    wgpuComputePassEncoderSetPipeline(pass, c->pipeline);
+    wgpuComputePassEncoderSetBindGroup(pass, 0, c->group, 0, NULL);
+    wgpuComputePassEncoderDispatchWorkgroups(pass, c->x, c->y, c->z);
+    end_pass(pass);
+#if PL_WGPU != 29
+    wgpuCommandEncoderWriteTimestamp(encoder, set, first + 1);
+#endif
+}
+
+void pl_profile(WGPUDevice device, WGPUQueue queue, pl_command const * commands, size_t count, WGPUQuerySet set,
+    WGPUBuffer resolved, WGPUBuffer out, pl_error * error) {
+    GUARDED(error,
+        pl_push(device);
+        WGPUCommandEncoder encoder = wgpuDeviceCreateCommandEncoder(device, NULL);
+        uint32_t queries = 0;
+        for (size_t i = 0; i < count; i++) {
+            pl_command const * c = &commands[i];
+            if (c->pipeline != NULL) {
+                timed(encoder, c, set, queries);
+                queries += 2;
+            } else {
+                wgpuCommandEncoderCopyBufferToBuffer(encoder, c->src, c->src_offset, c->dst, c->dst_offset, c->size);
+            }
+        }
+        if (queries > 0) {
+            wgpuCommandEncoderResolveQuerySet(encoder, set, 0, queries, resolved, 0);
+            wgpuCommandEncoderCopyBufferToBuffer(encoder, resolved, 0, out, 0, 8 * (uint64_t)queries);
+        }
+        WGPUCommandBuffer buffer = wgpuCommandEncoderFinish(encoder, NULL);
+        pl_pop(device, error);
+        if (error->type == PL_ERROR_NONE) {
+            wgpuQueueSubmitForIndex(queue, 1, &buffer);
+        }
+        if (buffer != NULL) {
+            wgpuCommandBufferRelease(buffer);
+        }
+        wgpuCommandEncoderRelease(encoder););
+}
+
+float pl_timestamp_period(WGPUQueue queue) {
+#if PL_WGPU == 29
+    return wgpuQueueGetTimestampPeriod(queue);
+#else
+    (void)queue;
+    return 0;
+#endif
+}
+
+#if PL_WGPU == 29
+static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void * to, void * unused) {
+    (void)message;
+    (void)unused;
+    pl_map * map = to;
+    map->status = status == WGPUMapAsyncStatus_Success ? 0 : status;
+    map->pending = 0;
+}
+
+static void map_async(WGPUBuffer buffer, pl_map * map, size_t offset, size_t size) {
+    WGPUBufferMapCallbackInfo info = {.mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_mapped, .userdata1 = map};
+    wgpuBufferMapAsync(buffer, WGPUMapMode_Read, offset, size, info);
+}
+#else
+static void on_mapped(WGPUBufferMapAsyncStatus status, void * to) {
+    pl_map * map = to;
     map->status = status;
     map->pending = 0;
 }
 
+static void map_async(WGPUBuffer buffer, pl_map * map, size_t offset, size_t size) {
+    wgpuBufferMapAsync(buffer, WGPUMapMode_Read, offset, size, on_mapped, map);
+}
+#endif
+
 void pl_map_start(WGPUDevice device, WGPUBuffer buffer, pl_map * map, size_t offset, size_t size, pl_error * error) {
     map->pending = 1;
     GUARDED(error,
-        push(device);
-        wgpuBufferMapAsync(buffer, WGPUMapMode_Read, offset, size, on_mapped, map);
-        pop(device, error););
+        pl_push(device);
+        map_async(buffer, map, offset, size);
+        pl_pop(device, error););
 }
 
 void pl_map_read(WGPUBuffer buffer, size_t offset, size_t size, size_t skip, void * dst, size_t count, pl_error * error) {
@@ -323,9 +301,9 @@ void pl_map_read(WGPUBuffer buffer, size_t offset, size_t size, size_t skip, voi
 
 void pl_unmap(WGPUDevice device, WGPUBuffer buffer, pl_error * error) {
     GUARDED(error,
-        push(device);
+        pl_push(device);
         wgpuBufferUnmap(buffer);
-        pop(device, error););
+        pl_pop(device, error););
 }
 
 static int64_t now_ns(void) {
@@ -334,20 +312,53 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+#if PL_WGPU == 29
+static void on_done(WGPUQueueWorkDoneStatus status, WGPUStringView message, void * to, void * unused) {
+    (void)message;
+    (void)unused;
+#else
+static void on_done(WGPUQueueWorkDoneStatus status, void * to) {
+#endif
+    pl_progress * progress = to;
+    progress->passed++;
+    if (status != WGPUQueueWorkDoneStatus_Success) {
+        progress->lost = 1;
+    }
+}
+
+uint64_t pl_mark(WGPUQueue queue, pl_progress * progress, pl_error * error) {
+    uint64_t mark = ++progress->set;
+#if PL_WGPU == 29
+    WGPUQueueWorkDoneCallbackInfo info = {
+        .mode = WGPUCallbackMode_AllowSpontaneous, .callback = on_done, .userdata1 = progress};
+    GUARDED(error, wgpuQueueOnSubmittedWorkDone(queue, info););
+#else
+    GUARDED(error, wgpuQueueOnSubmittedWorkDone(queue, on_done, progress););
+#endif
+    return mark;
+}
+
 // A blocking poll is never used: after 5 s wgpu-core 0.19 takes the work for done, fires the map callbacks with success
 // and shows memory that the GPU has not written yet. A poll that does not block reads the fence and cannot be wrong.
 //
-// A mapping is done when the last submission that used its buffer is; those that came after it may still run.
-int pl_poll(WGPUDevice device, pl_map const * map, int all, int64_t spin_ns, int64_t budget_ns, int64_t waited_ns,
-    pl_error * error) {
+// Two more things are not to be trusted. In wgpu 29 what a poll returns does not say whether the queue is empty. And a mapping that
+// was given up is not forgotten: when the submission is done that it waited for, a later mapping of the same buffer counts as done,
+// although that should wait for a later submission. Marks are passed when they should be.
+int pl_poll(WGPUDevice device, pl_progress const * progress, uint64_t mark, pl_map const * map, int64_t spin_ns, int64_t budget_ns,
+    int64_t waited_ns, pl_error * error) {
     int64_t start = now_ns();
     for (;;) {
-        WGPUBool volatile idle = 0;
-        GUARDED(error, idle = wgpuDevicePoll(device, 0, NULL););
-        if (error->type != WGPUErrorType_NoError) {
+        if (progress->passed >= mark && (map == NULL || !map->pending)) {
             return 1;
         }
-        if ((idle || !all) && (map == NULL || !map->pending)) {
+        GUARDED(error, wgpuDevicePoll(device, 0, NULL););
+        if (error->type == PL_ERROR_NONE && progress->lost) {
+            pl_fail(error, PL_ERROR_LOST, "lost while waiting", 18);
+        }
+        if (error->type != PL_ERROR_NONE) {
+            return 1;
+        }
+        if (progress->passed >= mark && (map == NULL || !map->pending)) {
             return 1;
         }
         int64_t spent = now_ns() - start;
@@ -377,6 +388,8 @@ void pl_release_buffer(WGPUBuffer buffer, pl_error * error) {
 }
 
 void pl_release_bind_group(WGPUBindGroup group, pl_error * error) { GUARDED(error, wgpuBindGroupRelease(group);); }
+
+void pl_release_query_set(WGPUQuerySet set, pl_error * error) { GUARDED(error, wgpuQuerySetRelease(set);); }
 
 void pl_release_pipeline(WGPUComputePipeline pipeline, pl_error * error) {
     GUARDED(error, wgpuComputePipelineRelease(pipeline););

@@ -1,17 +1,19 @@
 //go:build cgo && !js
 
-// Package wgpunative is the native driver of the device seam: WebGPU by wgpu-native, which github.com/cogentcore/webgpu
-// links statically (wgpu 0.19.4 on most platforms), over Vulkan, Metal or Direct3D 12. It owns everything that must be
-// known about that library, and nothing above it knows that the library exists.
+// Package wgpunative is the native driver of the device seam: WebGPU by wgpu-native over Vulkan, Metal or Direct3D 12. It owns
+// everything that must be known about that library, and nothing above it knows that the library exists.
 //
-// The library has faults that decide the shape of this package:
+// A Go module brings the library, to be linked statically; a build tag chooses among three of them (lib19.go, lib17.go,
+// lib29.go). The Go of these modules is not used: calls go through C code of our own (shim.c), which hides how the versions differ.
+//
+// The library has faults that decide the shape of this package, some of them in some versions only:
 //
 //   - A blocking wait takes work for done after 5 s and then shows memory that is not written yet. So there are only polls
-//     that do not block (await, pl_poll).
-//   - It keeps the pointers given to a mapping until later, and cogentcore/webgpu gives it pointers to the Go heap. So
-//     mapping goes through C code of our own with its state in C memory.
+//     that do not block, and marks behind submissions to wait for (await, pl_poll).
+//   - It keeps the pointers given to a mapping until later, and bindings give it pointers to the Go heap. So the state of a
+//     mapping is in C memory.
 //   - It ends the process when a submit is invalid. So programs are checked in Go before they reach it, objects know
-//     whether they are still alive, and what is left (a lost device) is caught by the guard in shim.c.
+//     whether they are still alive, and what is left (a lost device) is caught by the guard in guard.c.
 //   - Errors outside an error scope panic, and scopes are a stack per device. So every call is inside scopes and inside
 //     the device's mutex.
 //   - A cgo call costs 50 ns and an error scope more. So a program is a C array that one call replays.
@@ -28,15 +30,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unsafe"
-
-	"github.com/cogentcore/webgpu/wgpu"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 )
-
-// backends leaves GL out: it cannot run the kernels, and looking for it loads a display stack.
-const backends = wgpu.InstanceBackendVulkan | wgpu.InstanceBackendMetal | wgpu.InstanceBackendDX12
 
 // Options chooses a device.
 type Options struct {
@@ -57,12 +53,12 @@ func Adapters() ([]gpu.Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer instance.Release()
+	defer C.pl_release_instance(instance)
 	found := enumerate(instance)
 	infos := make([]gpu.Info, len(found))
 	for i, f := range found {
 		infos[i] = f.info
-		f.adapter.Release()
+		C.pl_release_adapter(f.adapter)
 	}
 	return infos, nil
 }
@@ -82,9 +78,9 @@ func Open(ctx context.Context, opts Options) (gpu.Device, error) {
 		names := make([]string, len(found))
 		for j, f := range found {
 			names[j] = fmt.Sprintf("%s (%s)", f.info.Name, f.info.Kind)
-			f.adapter.Release()
+			C.pl_release_adapter(f.adapter)
 		}
-		instance.Release()
+		C.pl_release_instance(instance)
 		if len(found) == 0 && runtime.GOOS == "linux" {
 			return nil, fmt.Errorf("%w: Vulkan has no driver here (Mesa has a software one in mesa-vulkan-drivers; NVIDIA's also "+
 				"needs the libraries libegl1 and libgl1)", gpu.ErrNoAdapter)
@@ -94,13 +90,13 @@ func Open(ctx context.Context, opts Options) (gpu.Device, error) {
 	}
 	for j, f := range found {
 		if j != i {
-			f.adapter.Release()
+			C.pl_release_adapter(f.adapter)
 		}
 	}
 	d, err := newDevice(instance, found[i], opts)
 	if err != nil {
-		found[i].adapter.Release()
-		instance.Release()
+		C.pl_release_adapter(found[i].adapter)
+		C.pl_release_instance(instance)
 		return nil, err
 	}
 	return d, nil
@@ -109,35 +105,27 @@ func Open(ctx context.Context, opts Options) (gpu.Device, error) {
 // prepare does what must be done once before the library is used.
 var prepare = sync.OnceFunc(func() {
 	C.pl_init()
-	wgpu.SetLogLevel(wgpu.LogLevelOff) // what it would log comes back as errors
 	// Mesa's device selection layer prints errors where there is no desktop, and only desktops need it.
 	if runtime.GOOS == "linux" && os.Getenv("XDG_RUNTIME_DIR") == "" && os.Getenv("MESA_VK_DEVICE_SELECT") == "" {
 		_ = os.Setenv("NODEVICE_SELECT", "1") // it fails on names that are not valid only
 	}
 	// An instance that lives as long as the process keeps the drivers loaded when the last device is closed: NVIDIA's
 	// cannot be loaded again without end (after about 30 times it is gone).
-	C.pl_create_instance(C.WGPUInstanceBackendFlags(backends))
+	C.pl_create_instance()
 })
 
-func newInstance() (*wgpu.Instance, error) {
+func newInstance() (C.WGPUInstance, error) {
 	prepare()
-	raw := C.pl_create_instance(C.WGPUInstanceBackendFlags(backends))
+	raw := C.pl_create_instance()
 	if raw == nil {
 		return nil, fmt.Errorf("%w: no instance of Vulkan, Metal or Direct3D 12", gpu.ErrNoAdapter)
 	}
-	// The wrapper is a struct of this one handle; its own constructor is no use (see pl_create_instance).
-	return (*wgpu.Instance)(unsafe.Pointer(&raw)), nil
+	return raw, nil
 }
-
-// These fail to compile when a wrapper is more than the one handle that this package takes it for.
-var (
-	_ [0]byte = [unsafe.Sizeof(wgpu.Instance{}) - unsafe.Sizeof(uintptr(0))]byte{}
-	_ [0]byte = [unsafe.Sizeof(wgpu.Device{}) - unsafe.Sizeof(uintptr(0))]byte{}
-)
 
 // A candidate is an adapter with what is known about it.
 type candidate struct {
-	adapter *wgpu.Adapter
+	adapter C.WGPUAdapter
 	info    gpu.Info
 	rank    int
 }
@@ -151,18 +139,21 @@ func (c candidate) suits(opts Options) bool {
 }
 
 // enumerate lists the adapters of instance, best first. The caller releases them.
-func enumerate(instance *wgpu.Instance) []candidate {
+func enumerate(instance C.WGPUInstance) []candidate {
 	var found []candidate
-	for _, a := range instance.EnumerateAdapters(&wgpu.InstanceEnumerateAdapterOptons{Backends: backends}) {
-		raw := a.GetInfo()
-		info := describe(raw)
+	var adapters [64]C.WGPUAdapter
+	count := min(int(C.pl_adapters(instance, &adapters[0], C.size_t(len(adapters)))), len(adapters))
+	for _, a := range adapters[:count] {
+		var raw C.pl_info
+		C.pl_adapter_info(a, &raw)
+		info := describe(&raw)
 		rank := 1
 		switch {
 		case info.Kind == gpu.KindSoftware:
 			rank = 3
-		case raw.AdapterType == wgpu.AdapterTypeDiscreteGPU:
+		case raw._type == C.PL_ADAPTER_DISCRETE:
 			rank = 0
-		case raw.AdapterType == wgpu.AdapterTypeUnknown:
+		case raw._type == C.PL_ADAPTER_UNKNOWN:
 			rank = 2
 		}
 		found = append(found, candidate{a, info, rank})
@@ -172,15 +163,15 @@ func enumerate(instance *wgpu.Instance) []candidate {
 }
 
 // describe puts the library's words about an adapter into ours.
-func describe(raw wgpu.AdapterInfo) gpu.Info {
+func describe(raw *C.pl_info) gpu.Info {
 	info := gpu.Info{
 		Kind:    gpu.KindHardware,
 		Name:    adapterName(raw),
-		Vendor:  vendorName(raw.VendorId),
-		Backend: backendName(raw.BackendType),
-		Driver:  "wgpunative",
+		Vendor:  vendorName(uint32(raw.vendor_id)),
+		Backend: backendName(raw.backend),
+		Driver:  driverName,
 	}
-	if raw.AdapterType == wgpu.AdapterTypeCPU || raw.VendorId == vendorMesa {
+	if raw._type == C.PL_ADAPTER_CPU || raw.vendor_id == vendorMesa {
 		info.Kind = gpu.KindSoftware
 	}
 	info.BarrierFree = info.Kind == gpu.KindSoftware
@@ -188,9 +179,10 @@ func describe(raw wgpu.AdapterInfo) gpu.Info {
 }
 
 // adapterName finds the human name: wgpu 0.19 has the ids as text in the fields for names and the name in the last one.
-func adapterName(raw wgpu.AdapterInfo) string {
-	candidates := []string{raw.Name, raw.DriverDescription, raw.Architecture, raw.VendorName}
-	if strings.HasPrefix(raw.VendorName, "0x") {
+func adapterName(raw *C.pl_info) string {
+	vendor, architecture := C.GoString(&raw.vendor[0]), C.GoString(&raw.architecture[0])
+	candidates := []string{C.GoString(&raw.device[0]), C.GoString(&raw.description[0]), architecture, vendor}
+	if strings.HasPrefix(vendor, "0x") {
 		candidates[0], candidates[1] = candidates[1], candidates[0]
 	}
 	for _, s := range candidates {
@@ -198,7 +190,7 @@ func adapterName(raw wgpu.AdapterInfo) string {
 			return s
 		}
 	}
-	return fmt.Sprintf("adapter %04x:%04x", raw.VendorId, raw.DeviceId)
+	return fmt.Sprintf("adapter %04x:%04x", uint32(raw.vendor_id), uint32(raw.device_id))
 }
 
 // vendorMesa is the id of Mesa's software drivers (llvmpipe), which Khronos gave out as they have no PCI id.
@@ -228,14 +220,14 @@ func vendorName(id uint32) string {
 	return fmt.Sprintf("0x%04x", id)
 }
 
-func backendName(b wgpu.BackendType) string {
+func backendName(b C.int32_t) string {
 	switch b {
-	case wgpu.BackendTypeVulkan:
+	case C.PL_BACKEND_VULKAN:
 		return "Vulkan"
-	case wgpu.BackendTypeMetal:
+	case C.PL_BACKEND_METAL:
 		return "Metal"
-	case wgpu.BackendTypeD3D12:
+	case C.PL_BACKEND_D3D12:
 		return "Direct3D 12"
 	}
-	return b.String()
+	return "other"
 }
