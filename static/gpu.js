@@ -9,7 +9,7 @@
 // handle.event, and asks for the message when there is a fault.
 "use strict";
 (() => {
-  const CODE = { ok: 0, invalid: 1, memory: 2, lost: 3, noWebGPU: 4, insecure: 5, noAdapter: 6 };
+  const CODE = { ok: 0, invalid: 1, memory: 2, lost: 3, noWebGPU: 4, insecure: 5, noAdapter: 6, noTimestamps: 7 };
   const LOST_TOKEN = -1;
 
   // The optional features that kernels or measurements can use; those that the adapter lacks are not asked for.
@@ -27,6 +27,12 @@
   // the built-in model 480 to 650 tokens/s instead of 290. Not for software adapters, which need the processor themselves.
   const NUDGE_EVERY = 0.2; // ms
   const NUDGE_FOR = 8; // ms of a wait; after that 2 ms more do not matter
+  // Browsers round timestamps, Chrome to 0.1 ms, so that a command is repeated in its pass until the pass takes many of these
+  // steps. Where all times of a pass are multiples of CLOCK_STEP they are taken for rounded.
+  const CLOCK_STEP = 100_000; // ns
+  const CLOCK_STEPS = 20; // that a pass has to take
+  const MAX_REPEAT = 4096; // of a command in its pass
+  const MAX_PROFILED = 2048; // commands of one query set, which has at most 4,096 places
   const READ = 1; // GPUMapMode.READ
   const COMPUTE = 4; // GPUShaderStage.COMPUTE
 
@@ -448,6 +454,85 @@
       entry.buffer.unmap();
     }
 
+    // timed runs a program once, each dispatch in a pass of its own that repeats it times[i] times, and gives the passes' times in
+    // ns; copies take none. A buffer of the query set's size is made for the while.
+    async function timed(ops, times) {
+      const total = new Array(ops.length).fill(0);
+      for (let first = 0; first < ops.length; first += MAX_PROFILED) {
+        const part = ops.slice(first, first + MAX_PROFILED);
+        const size = 16 * part.length; // two times of 8 bytes each
+        const set = device.createQuerySet({ type: "timestamp", count: 2 * part.length });
+        const resolved = device.createBuffer({ label: "timestamps", size, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC });
+        const back = device.createBuffer({ label: "timestamps to read", size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+        try {
+          const encoder = device.createCommandEncoder();
+          part.forEach((op, i) => {
+            if (op.pipeline === null) {
+              encoder.copyBufferToBuffer(op.from, op.x, op.to, op.y, op.size);
+              return;
+            }
+            const timestampWrites = { querySet: set, beginningOfPassWriteIndex: 2 * i, endOfPassWriteIndex: 2 * i + 1 };
+            const pass = encoder.beginComputePass({ timestampWrites });
+            pass.setPipeline(op.pipeline);
+            pass.setBindGroup(0, op.group);
+            for (let n = times[first + i]; n > 0; n--) pass.dispatchWorkgroups(op.x, op.y, op.z);
+            pass.end();
+          });
+          encoder.resolveQuerySet(set, 0, 2 * part.length, resolved, 0);
+          encoder.copyBufferToBuffer(resolved, 0, back, 0, size);
+          submitted++;
+          queue.submit([encoder.finish()]);
+          await awaited(back.mapAsync(READ));
+          const at = new BigUint64Array(back.getMappedRange());
+          part.forEach((op, i) => {
+            if (op.pipeline !== null) total[first + i] = Number(at[2 * i + 1] - at[2 * i]);
+          });
+        } finally {
+          set.destroy();
+          resolved.destroy();
+          back.destroy();
+        }
+      }
+      return total;
+    }
+
+    // profile gives the shortest time of each command of a program in ns, as f64 at the beginning of the read scratch.
+    async function profile(token, id, repeat) {
+      live.add(token);
+      try {
+        if (!device.features.has("timestamp-query")) throw new Refusal(CODE.noTimestamps, "the browser gives no timestamps");
+        const { ops } = programs.get(id);
+        const times = ops.map(() => 1);
+        device.pushErrorScope("validation");
+        await timed(ops, times); // the first run is slower
+        let total = await timed(ops, times);
+        if (total.every((ns) => ns % CLOCK_STEP === 0)) {
+          for (let more = true; more && live.has(token); ) {
+            more = false;
+            total.forEach((ns, i) => {
+              if (ops[i].pipeline === null || ns >= CLOCK_STEPS * CLOCK_STEP || times[i] === MAX_REPEAT) return;
+              const factor = (CLOCK_STEPS * CLOCK_STEP) / Math.max(ns, CLOCK_STEP / 2);
+              times[i] = Math.min(MAX_REPEAT, Math.ceil(times[i] * Math.min(Math.max(factor, 1.1), 16)));
+              more = true;
+            });
+            if (more) total = await timed(ops, times);
+          }
+        }
+        const best = total.map((ns, i) => ns / times[i]);
+        for (let run = 1; run < repeat && live.has(token); run++) {
+          (await timed(ops, times)).forEach((ns, i) => (best[i] = Math.min(best[i], ns / times[i])));
+        }
+        popScope();
+        await lastScope;
+        if (!live.has(token)) return;
+        const e = takeFault(submitted);
+        if (!e) readScratch.set(new Uint8Array(Float64Array.from(best).buffer));
+        finish(token, e ? codeOf(e) : CODE.ok, 0, e ? text(e) : "");
+      } catch (e) {
+        finish(token, e.code ?? codeOf(e), 0, text(e));
+      }
+    }
+
     async function wait(token) {
       live.add(token);
       const began = submitted;
@@ -476,7 +561,7 @@
       newPipeline, releasePipeline: (id) => void pipelines.take(id),
       newBindGroup, releaseBindGroup: (id) => void groups.take(id),
       newProgram, releaseProgram: (id) => void programs.take(id),
-      growSequence, submit, read, takeRead, cancelRead, wait,
+      growSequence, submit, read, takeRead, cancelRead, wait, profile,
       forget: (token) => void live.delete(token),
       close,
       get device() { return device; }, // for tests and debugging

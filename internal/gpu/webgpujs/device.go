@@ -21,6 +21,7 @@ const (
 	codeNoWebGPU
 	codeInsecure
 	codeNoAdapter
+	codeNoTimestamps
 )
 
 const (
@@ -82,7 +83,7 @@ type funcs struct {
 	newBuffer, releaseBuffer, growWrite, growRead, writeBuffer, writeBlob js.Value
 	newPipeline, releasePipeline                                          js.Value
 	newBindGroup, releaseBindGroup, newProgram, releaseProgram            js.Value
-	growSequence, submit, read, takeRead, cancelRead, wait                js.Value
+	growSequence, submit, read, takeRead, cancelRead, wait, profile       js.Value
 	message, forget, close                                                js.Value
 }
 
@@ -115,7 +116,7 @@ func Open(ctx context.Context) (*Device, error) {
 		newBindGroup: get("newBindGroup"), releaseBindGroup: get("releaseBindGroup"),
 		newProgram: get("newProgram"), releaseProgram: get("releaseProgram"),
 		growSequence: get("growSequence"), submit: get("submit"),
-		read: get("read"), takeRead: get("takeRead"), cancelRead: get("cancelRead"), wait: get("wait"),
+		read: get("read"), takeRead: get("takeRead"), cancelRead: get("cancelRead"), wait: get("wait"), profile: get("profile"),
 		message: get("message"), forget: get("forget"), close: get("close"),
 	}
 	select {

@@ -416,6 +416,13 @@ func TestOutOfMemory(t *testing.T) {
 // slow is a program that keeps a software adapter busy for a while.
 func slow(t *testing.T, x *adder) gpu.Program {
 	t.Helper()
+	p, err := x.NewProgram("spin", []gpu.Command{slowCommand(t, x)})
+	check(t, err)
+	return p
+}
+
+func slowCommand(t *testing.T, x *adder) gpu.Command {
+	t.Helper()
 	const source = `
 @group(0) @binding(0) var<storage, read_write> b: array<u32>;
 @compute @workgroup_size(64)
@@ -429,9 +436,7 @@ fn spin(@builtin(global_invocation_id) id: vec3<u32>) {
 	check(t, err)
 	group, err := x.NewBindGroup("spin", layout, []gpu.Binding{{Buffer: x.b}})
 	check(t, err)
-	p, err := x.NewProgram("spin", []gpu.Command{{Pipeline: pipelines[0], BindGroup: group, Grid: [3]uint32{256, 1, 1}}})
-	check(t, err)
-	return p
+	return gpu.Command{Pipeline: pipelines[0], BindGroup: group, Grid: [3]uint32{256, 1, 1}}
 }
 
 func TestCancelledReadLeavesDeviceUsable(t *testing.T) {

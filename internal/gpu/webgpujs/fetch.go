@@ -111,10 +111,7 @@ func (r *reading) Wait(ctx context.Context, dst []byte) error {
 		r.giveUp()
 		return d.Err()
 	}
-	if d.readSize < r.size {
-		d.readSize = max(64<<10, nextPow2(r.size))
-		d.readScratch = d.f.growRead.Invoke(d.readSize)
-	}
+	d.roomToRead(r.size)
 	d.f.takeRead.Invoke(b.id)
 	js.CopyBytesToGo(dst, d.readScratch)
 	return nil
