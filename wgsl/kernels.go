@@ -173,7 +173,11 @@ func Kernels() []Kernel {
 			Tuning: []string{"WG"}, Ref: "Penalize",
 		},
 		{
-			Name: "sample", Bindings: bindings("top", "sums", "samplers!", "draws!", "ids!"),
+			Name: "sample_mass", Bindings: bindings("top", "sums", "samplers", "draws", "logits", "mass!"),
+			Libs: []string{"lib_topk", "lib_sample"}, Ref: "SampleMass",
+		},
+		{
+			Name: "sample", Bindings: bindings("top", "sums", "mass", "samplers!", "draws!", "ids!"),
 			Libs: []string{"lib_topk", "lib_sample"}, Ref: "Sample",
 		},
 	}

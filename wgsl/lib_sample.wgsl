@@ -9,8 +9,16 @@
 // place, and rounding x costs 1.5x); a score's DRAW + REL*(what x is made of) as in topk_partial; that of the sum that comes with
 // the candidates TOTAL; that of sums of 64 weights ROUND; that of what min_p compares MIN. Logits/temperature nearer than NEAR
 // may have the same weight in the host's arithmetic, which then goes by id.
+//
+// Candidates come in one of two orders. By their logits, what is kept is the first of them. As they arrive in the race, each must be
+// held against the limits by itself: against top_p with what sample_mass has added up for the first FIRST of them. The others may
+// be kept, and arrive later.
 
 const MANY: u32 = 64u;              // candidates at most, and invocations of the workgroup
+const FIRST: u32 = 12u;             // arrivals that sample_mass looks at
+const COLUMNS: u32 = 15u;           // of mass: FIRST, at least and at most of what min_p keeps, near ones
+const LIKELY_P: f32 = 0.5;          // top_p from which the first arrivals are nearly always kept, one of them
+const LIKELY_MIN: f32 = 2.0;        // -log(min_p) likewise
 const NO_ID: u32 = 0xFFFFFFFFu;     // of a row with a NaN or an infinity
 const UNDECIDED: u32 = 0xFFFFFFFEu;
 const NO_MIN_P: f32 = 1.0e30;
@@ -29,10 +37,11 @@ var<workgroup> logit_of: array<f32, MANY>;
 var<workgroup> below_of: array<f32, MANY>; // x
 var<workgroup> weight_of: array<f32, MANY>;
 var<workgroup> score_of: array<f32, MANY>;
+var<workgroup> mass_of: array<f32, COLUMNS>; // of the row; the last one is not 0 where the others are not known
 
-// races says whether no token is ever dropped.
-fn races(how: vec4<f32>) -> bool {
-  return bitcast<u32>(how.y) == 0u && how.z == 1.0 && how.w >= NO_MIN_P;
+// races says whether the candidates of a row are to be arrivals; with_mass, whether sample_mass runs.
+fn races(how: vec4<f32>, with_mass: bool) -> bool {
+  return how.x != 0.0 && bitcast<u32>(how.y) == 0u && (how.z == 1.0 || (with_mass && how.z >= LIKELY_P)) && how.w >= LIKELY_MIN;
 }
 
 // step_key is the key of the random numbers of a step.
@@ -53,12 +62,15 @@ fn enter(i: u32, candidate: vec2<u32>, largest: f32, how: vec4<f32>, stream: vec
 }
 
 // decide is the token of a row whose k candidates have entered, or a code. bits are those of the largest logit, total is the sum
-// of the weights of all tokens, and whole says that there are no others than the candidates.
-fn decide(k: u32, bits: u32, total: f32, whole: bool, how: vec4<f32>) -> u32 {
+// of the weights of all tokens, whole says that there are no others than the candidates, and race that these are arrivals.
+fn decide(k: u32, bits: u32, total: f32, whole: bool, race: bool, how: vec4<f32>) -> u32 {
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u || bits == 0x7F800000u) {
     return NO_ID;
   }
   if (bits == 0xFF800000u) { // the host knows what that means
+    return UNDECIDED;
+  }
+  if (race && (how.x == 0.0 || bitcast<u32>(how.y) != 0u)) { // of these rows no race is wanted
     return UNDECIDED;
   }
   if (how.x == 0.0) {
@@ -79,25 +91,50 @@ fn decide(k: u32, bits: u32, total: f32, whole: bool, how: vec4<f32>) -> u32 {
     return UNDECIDED;
   }
   var kept = vec2<u32>(some, some); // so many are certainly kept, so many may be
-  if (!races(how)) {
+  if (!race) {
     kept = filtered(some, count, total, whole, how);
     if (kept.y == 0u) {
       return UNDECIDED;
     }
   }
-  var first = 0u;
-  var best = score_of[0];
+  var first = MANY;
+  var sure = false;
+  var best = -1.0e30;
   var second = -1.0e30;
-  for (var i = 1u; i < kept.y; i += 1u) {
-    let s = score_of[i];
-    second = max(second, min(s, best));
-    if (s > best) {
-      best = s;
-      first = i;
+  for (var i = 0u; i < kept.y; i += 1u) {
+    var may = vec2<bool>(i < kept.x, true); // certainly kept, may be kept
+    if (race) {
+      may = passes(i, how);
+    }
+    if (may.y) {
+      let s = score_of[i];
+      second = max(second, min(s, best));
+      if (s > best) {
+        best = s;
+        first = i;
+        sure = may.x;
+      }
     }
   }
   let apart = 2.0 * (DRAW + REL * (far + 41.0));
-  return select(UNDECIDED, ids_of[first], first < kept.x && best - second > apart);
+  if (race && !whole && some == count && (first >= some || best - score_of[some - 1u] <= apart)) {
+    return UNDECIDED; // one that is no candidate may come before
+  }
+  return select(UNDECIDED, ids_of[min(first, MANY - 1u)], sure && best - second > apart);
+}
+
+// passes says of arrival i whether it is certainly kept, and whether it may be.
+fn passes(i: u32, how: vec4<f32>) -> vec2<bool> {
+  let below = below_of[i];
+  var sure = below == 0.0 || below <= how.w * (1.0 - MIN);
+  var may = sure || below < how.w * (1.0 + MIN);
+  if (how.z < 1.0) {
+    let before = mass_of[min(i, FIRST - 1u)];
+    let known = i < FIRST && mass_of[FIRST + 2u] == 0.0;
+    sure = sure && known && (before == 0.0 || before * (1.0 + TOTAL) < how.z * mass_of[FIRST] * (1.0 - TOTAL));
+    may = may && (!known || before == 0.0 || before * (1.0 - TOTAL) < how.z * mass_of[FIRST + 1u] * (1.0 + TOTAL));
+  }
+  return vec2<bool>(sure, may);
 }
 
 // near says whether candidate i and the one before it may have the same weight.
@@ -182,9 +219,9 @@ fn filtered(some: u32, count: u32, total: f32, whole: bool, how: vec4<f32>) -> v
 }
 
 // wanted is the draw of a step: the order in which it wants candidates.
-fn wanted(how: vec4<f32>, stream: vec4<u32>) -> vec4<u32> {
+fn wanted(how: vec4<f32>, stream: vec4<u32>, with_mass: bool) -> vec4<u32> {
   let inverse = select(how.x, 1.0, how.x == 0.0);
-  if (how.x == 0.0 || !races(how)) {
+  if (!races(how, with_mass)) {
     return vec4<u32>(bitcast<u32>(inverse), 0u, 0u, 0u);
   }
   return vec4<u32>(bitcast<u32>(inverse), 1u, step_key(stream));

@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"internal/hub/hubtest":    {},
 	"internal/pack":           {"internal/calibrate", "internal/gpu", "internal/quant", "internal/weights"},
 
-	"internal/bench":          {"engine", "internal/gpu", "internal/kernels"},
+	"internal/bench": {"engine", "internal/gpu", "internal/kernels"},
 
 	"engine/local": {
 		"engine", "internal/gpu", "internal/gpu/cpu", "internal/gpu/wgpunative", "internal/weights", "internal/quant",

@@ -134,7 +134,7 @@ func Cases(level Level) []Case {
 		add("argmax_advance", nil, argmaxAdvanceCase)
 		add("advance", nil, advanceCase)
 		add("topk", nil, topKCase)
-		add("sample", nil, sampleCase)
+		add("sample", nil, sampleMassCase)
 		add("penalize", nil, penalizeCase)
 		return list
 	}
@@ -217,6 +217,7 @@ func Cases(level Level) []Case {
 	add("topk_serial", &serialMatmul, topKCase)
 	add("topk_serial/race", &serialMatmul, topKRaceCase)
 	add("sample", nil, sampleCase)
+	add("sample_mass", nil, sampleMassCase)
 	add("penalize", nil, penalizeCase)
 	for _, t := range []struct {
 		name   string

@@ -24,10 +24,17 @@ var samplers = []ref.Sampler{
 	{InvTemperature: 1, TopP: 0.5, MinP: 5},
 	{InvTemperature: 1, TopK: 63, TopP: 0.7},
 	{InvTemperature: 1e-12, TopP: 0.9},
+	{InvTemperature: 0.6, TopP: 0.95},
+	{InvTemperature: 0.6, TopP: 0.6, MinP: 3},
 }
 
 // sampleCase draws in all ways from logits of all kinds: steep and flat, with ties, infinities and NaN.
-func sampleCase(b *bench) error {
+func sampleCase(b *bench) error { return sampleRows(b, false) }
+
+// sampleMassCase looks at the logits a second time.
+func sampleMassCase(b *bench) error { return sampleRows(b, true) }
+
+func sampleRows(b *bench, withMass bool) error {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	kinds := []func(row []float32){
 		func([]float32) {},
@@ -53,13 +60,18 @@ func sampleCase(b *bench) error {
 		func(row []float32) { fill(row, -inf); row[len(row)-1] = 1 },
 		func(row []float32) { scaleBy(row, 1e-30) },
 	}
-	for _, s := range []struct{ limit, k int }{{700, 64}, {64, 64}, {65, 64}, {5, 64}, {1, 2}, {90, 7}} {
+	for _, s := range []struct{ limit, k int }{{2500, 64}, {64, 64}, {65, 64}, {5, 64}, {1, 2}, {90, 7}} {
 		rows := len(samplers) * len(kinds)
 		bucket := rows + 1
 		a := ref.SampleArgs{
 			K: s.k, Limit: s.limit, Top: make([]ref.Best, bucket*s.k), Sums: make([][2]uint32, bucket), Samplers: make([]ref.Sampler, bucket),
 			Draws: make([]ref.Draw, bucket), IDs: poisoned(bucket), Margin: 1,
 		}
+		if withMass {
+			a.Parts = (s.limit + 2047) / 2048
+			a.Mass = make([]ref.Mass, bucket*a.Parts)
+		}
+		all, vocab := poisonedFloats(bucket*(s.limit+3)), s.limit+3
 		for m := range rows {
 			a.Samplers[m] = samplers[m%len(samplers)]
 			if a.Samplers[m].TopP == 0 {
@@ -69,16 +81,20 @@ func sampleCase(b *bench) error {
 				a.Samplers[m].MinP = ref.NoMinP
 			}
 			for clear := false; !clear; { // of what the errors of a device may decide
-				logits := make([]float32, s.limit)
+				logits := all[m*vocab:][:s.limit]
 				for i, at := range b.Perm(s.limit) {
 					logits[at] = float32(-1.5*math.Log(float64(i+1)) + b.NormFloat64()/3 + 5)
 				}
 				kinds[m/len(samplers)](logits)
 				a.Samplers[m].Key = [2]uint32{b.Uint32(), b.Uint32()}
 				a.Samplers[m].Step = [2]uint32{math.MaxUint32 - b.Uint32N(2), b.Uint32N(2)}
-				a.Draws[m] = a.Samplers[m].Draw()
+				a.Draws[m] = a.Samplers[m].Draw(withMass)
 				ref.TopK(&ref.TopKArgs{
 					Vocab: s.limit, Limit: s.limit, K: s.k, Draws: a.Draws[m:], Logits: logits, Top: a.Top[m*s.k:], Sums: a.Sums[m:],
+				}, 0, 1)
+				ref.SampleMass(&ref.MassArgs{
+					Vocab: vocab, Limit: s.limit, Parts: a.Parts, K: s.k, Top: a.Top[m*s.k:], Sums: a.Sums[m:], Samplers: a.Samplers[m:],
+					Draws: a.Draws[m:], Logits: logits, Mass: a.Mass[m*a.Parts:],
 				}, 0, 1)
 				clear = clearSample(a, m)
 			}
@@ -92,12 +108,16 @@ func sampleCase(b *bench) error {
 		}
 		samplersBefore, drawsBefore := samplerWords(a.Samplers), drawWords(a.Draws)
 		ref.Sample(&a, 0, rows)
-		op, err := b.set.Sample(kernels.SampleArgs{
+		args := kernels.SampleArgs{
 			Rows: bucket, K: s.k, Limit: s.limit, Top: b.input(top), Sums: b.input(sums),
 			Samplers: b.output("sample samplers", words, exact, samplersBefore, samplerWords(a.Samplers)),
 			Draws:    b.output("sample draws", words, exact, drawsBefore, drawWords(a.Draws)),
 			IDs:      b.output("sample ids", words, exact, poisoned(bucket), a.IDs), Step: b.step(rows),
-		})
+		}
+		if withMass {
+			args.Logits, args.Vocab = b.inputFloats(all), vocab
+		}
+		op, err := b.set.Sample(args)
 		if err := b.run(op, err, bucket); err != nil {
 			return err
 		}
@@ -110,8 +130,8 @@ func clearSample(a ref.SampleArgs, m int) bool {
 	var ids []uint32
 	for _, margin := range []float64{0.2, 1, 5} {
 		one := ref.SampleArgs{
-			K: a.K, Limit: a.Limit, Top: a.Top[m*a.K:], Sums: a.Sums[m:], Samplers: []ref.Sampler{a.Samplers[m]}, Draws: make([]ref.Draw, 1),
-			IDs: make([]uint32, 1), Margin: margin,
+			K: a.K, Limit: a.Limit, Top: a.Top[m*a.K:], Sums: a.Sums[m:], Samplers: []ref.Sampler{a.Samplers[m]}, Draws: []ref.Draw{a.Draws[m]},
+			IDs: make([]uint32, 1), Margin: margin, Parts: a.Parts, Mass: a.Mass[m*a.Parts:],
 		}
 		ref.Sample(&one, 0, 1)
 		ids = append(ids, one.IDs[0])

@@ -27,7 +27,7 @@ var paramsOf = map[string]any{
 	"moe_serial": expertParams{}, "moe_combine": combineParams{},
 	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
 	"argmax_advance": argmaxAdvanceParams{}, "advance": advanceParams{},
-	"sample": sampleParams{}, "penalize": penalizeParams{},
+	"sample": sampleParams{}, "penalize": penalizeParams{}, "sample_mass": topKParams{},
 	"topk_slices": topKParams{}, "topk_pick": topKParams{},
 	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
 }

@@ -3,7 +3,7 @@ package kernels
 // ScratchShape bounds the ops of a model that work in memory of their Set's own.
 type ScratchShape struct {
 	Rows, Heads, HeadDim, MaxBlocks int // of Attention
-	LogitRows, Limit                int // of Argmax and TopK
+	LogitRows, Limit                int // of Argmax, TopK and Sample
 }
 
 // FixedBytes is what a Set allocates whatever its ops are: the first slots for Params, which no model so far outgrows
@@ -19,6 +19,7 @@ func (t Tuning) ScratchBytes(s ScratchShape) int64 {
 		t.attentionScratch(s),
 		argmaxScratch(s.LogitRows, s.Limit),
 		t.topKScratch(s.LogitRows, s.Limit),
+		sampleScratch(s.LogitRows, s.Limit),
 	)
 }
 

@@ -15,24 +15,31 @@ type Sampler struct {
 // NoMinP is the Sampler.MinP that keeps all tokens.
 const NoMinP = 1e30
 
-// race reports whether no token is ever dropped, so that candidates are those that arrive first.
-func (s *Sampler) race() bool { return s.TopK == 0 && s.TopP == 1 && s.MinP >= NoMinP }
+// From these on some of the first arrivals are nearly always kept.
+const (
+	likelyTopP = 0.5
+	likelyMinP = 2.0 // at most an eighth of the largest probability
+)
 
-// Next moves to the next step and says what candidates that one wants.
-func (s *Sampler) next() Draw {
+// race reports whether candidates are to be those that arrive first; withMass, whether SampleMass runs.
+func (s *Sampler) race(withMass bool) bool {
+	return s.TopK == 0 && (s.TopP == 1 || withMass && s.TopP >= likelyTopP) && s.MinP >= likelyMinP
+}
+
+// next moves to the next step.
+func (s *Sampler) next() {
 	if s.Step[0]++; s.Step[0] == 0 {
 		s.Step[1]++
 	}
-	return s.Draw()
 }
 
-// Draw says what candidates the step that s is at wants.
-func (s *Sampler) Draw() Draw {
+// Draw says what candidates the step that s is at wants, if SampleMass runs or does not.
+func (s *Sampler) Draw(withMass bool) Draw {
 	if s.InvTemperature == 0 {
 		return Draw{InvTemperature: 1}
 	}
 	d := Draw{InvTemperature: s.InvTemperature}
-	if s.race() {
+	if s.race(withMass) {
 		key := splitMix(join(s.Key) ^ splitMix(join(s.Step)))
 		d.Race, d.Key = 1, [2]uint32{uint32(key), uint32(key >> 32)}
 	}
@@ -59,6 +66,8 @@ type SampleArgs struct {
 	Limit    int         // ids that took part
 	Top      []Best      // [M, K] best first, as TopK gives them for Draws
 	Sums     [][2]uint32 // [M]
+	Parts    int         // of Mass; 0: there is none
+	Mass     []Mass      // [M, Parts] as SampleMass leaves it
 	Samplers []Sampler   // [M], moved on where a token was chosen
 	Draws    []Draw      // [M] of this step, replaced by those of the next where a token was chosen
 	IDs      []uint32    // [M] the token; NoID: a NaN or an infinity; Undecided: the candidates do not prove which it is
@@ -73,7 +82,8 @@ func Sample(a *SampleArgs, lo, hi int) {
 		id := a.choose(m, s)
 		a.IDs[m] = id
 		if id < Undecided {
-			a.Draws[m] = s.next()
+			s.next()
+			a.Draws[m] = s.Draw(a.Parts > 0)
 		}
 	}
 }
@@ -97,6 +107,8 @@ func (a *SampleArgs) choose(m int, s *Sampler) uint32 {
 		return NoID
 	case math.IsInf(largest, -1):
 		return Undecided // the host knows what that means
+	case a.Draws[m].Race == 1 && (s.InvTemperature == 0 || s.TopK != 0):
+		return Undecided // of these rows no race is wanted
 	case s.InvTemperature == 0:
 		return top[0].ID
 	case math.Abs(largest)*float64(s.InvTemperature) > largestError:
@@ -121,30 +133,64 @@ func (a *SampleArgs) choose(m int, s *Sampler) uint32 {
 	if len(list) == 0 {
 		return Undecided
 	}
-	sure, may := len(list), len(list) // so many are certainly kept, so many may be
-	if !s.race() {
+	var keeps func(i int) (sure, may bool)
+	if a.Draws[m].Race == 1 {
+		keeps = a.arrived(list, s, m)
+	} else {
 		total := float64(math.Float32frombits(a.Sums[m][1]))
-		if sure, may = a.filter(list, s, count, total); may == 0 {
+		sure, may := a.filter(list, s, count, total)
+		if may == 0 {
 			return Undecided
 		}
+		keeps = func(i int) (bool, bool) { return i < sure, i < may }
 	}
-	first, second := -1, math.Inf(-1)
-	for i, e := range list[:may] {
-		switch {
-		case first < 0 || e.score > list[first].score:
-			if first >= 0 {
-				second = list[first].score
+	first, certain, best, second := -1, false, math.Inf(-1), math.Inf(-1)
+	for i, e := range list {
+		if sure, may := keeps(i); may {
+			second = max(second, min(e.score, best))
+			if e.score > best {
+				first, certain, best = i, sure, e.score
 			}
-			first = i
-		case e.score > second:
-			second = e.score
 		}
 	}
 	apart := 2 * a.Margin * (drawError + drawRelative*(math.Abs(largest)*float64(s.InvTemperature)+41))
-	if first >= sure || list[first].score-second <= apart {
+	switch {
+	case a.Draws[m].Race == 1 && count < a.Limit && len(list) == count && !(best-list[count-1].score > apart):
+		return Undecided // one that is no candidate may come before
+	case !certain || !(best-second > apart):
 		return Undecided
 	}
 	return list[first].id
+}
+
+// arrived says of the entrants of a race whether they are certainly kept, and whether they may be.
+func (a *SampleArgs) arrived(list []entrant, s *Sampler, m int) func(i int) (sure, may bool) {
+	var mass [massColumns]float64
+	for _, part := range a.Mass[m*a.Parts : (m+1)*a.Parts] {
+		for j, v := range part {
+			mass[j] += float64(v)
+		}
+	}
+	t := sumError * a.Margin
+	return func(i int) (sure, may bool) {
+		sure, may = s.aboveMin(list[i].below, a.Margin)
+		if s.TopP < 1 {
+			known := i < massFirst && a.Parts > 0 && mass[massFirst+2] == 0
+			if !known {
+				return false, may
+			}
+			before, p := mass[i], float64(s.TopP)
+			sure = sure && (before == 0 || before*(1+t) < p*mass[massFirst]*(1-t))
+			may = may && (before == 0 || before*(1-t) < p*mass[massFirst+1]*(1+t))
+		}
+		return sure, may
+	}
+}
+
+// aboveMin says whether min_p certainly keeps a token, and whether it may.
+func (s *Sampler) aboveMin(below, margin float64) (sure, may bool) {
+	sure = below == 0 || below <= float64(s.MinP)*(1-minPError*margin)
+	return sure, sure || below < float64(s.MinP)*(1+minPError*margin)
 }
 
 // filter is how many of the first entrants top_k, min_p and top_p certainly keep, and how many they may keep; 0 and 0 if others
@@ -161,10 +207,11 @@ func (a *SampleArgs) filter(list []entrant, s *Sampler, count int, total float64
 	}
 	low, high, slack := 0.0, 0.0, 0.0 // the weight of all that is kept, at least and at most, and the error of these sums
 	for _, e := range list[:kept] {
-		if e.below == 0 || e.below <= float64(s.MinP)*(1-minPError*a.Margin) {
+		certain, perhaps := s.aboveMin(e.below, a.Margin)
+		if certain {
 			sure++
 			low += e.weight
-		} else if e.below >= float64(s.MinP)*(1+minPError*a.Margin) {
+		} else if !perhaps {
 			break
 		}
 		may++

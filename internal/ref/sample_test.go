@@ -13,7 +13,7 @@ import (
 	"github.com/pagelight/pagelight/internal/sample"
 )
 
-var rounds = flag.Int("rounds", 4000, "rows of each kind that TestSampleEqualsSampler tries")
+var rounds = flag.Int("rounds", 400, "rows of each kind that TestSampleEqualsSampler tries")
 
 // zipf is n logits as language models have them: the r-th largest about -a*log(r), in any order.
 func zipf(rng *rand.Rand, n int, a float64) []float32 {
@@ -60,6 +60,10 @@ func candidates(a *ref.SampleArgs, logits []float32) {
 		}
 	}
 	a.Sums[0] = [2]uint32{math.Float32bits(most), math.Float32bits(float32(sum))}
+	ref.SampleMass(&ref.MassArgs{
+		Vocab: len(logits), Limit: len(logits), Parts: a.Parts, K: a.K, Top: a.Top, Sums: a.Sums, Samplers: a.Samplers, Draws: a.Draws,
+		Logits: logits, Mass: a.Mass,
+	}, 0, 1)
 }
 
 // fromDevice is a sampler's state as the kernel has it.
@@ -74,7 +78,7 @@ func fromDevice(d sample.DeviceState) ref.Sampler {
 func one(n int, s ref.Sampler) *ref.SampleArgs {
 	return &ref.SampleArgs{
 		K: sample.DeviceTopK, Limit: n, Top: make([]ref.Best, sample.DeviceTopK), Sums: make([][2]uint32, 1), Samplers: []ref.Sampler{s},
-		Draws: []ref.Draw{s.Draw()}, IDs: make([]uint32, 1), Margin: 1,
+		Draws: []ref.Draw{s.Draw(true)}, IDs: make([]uint32, 1), Margin: 1, Parts: (n + 2047) / 2048, Mass: make([]ref.Mass, (n+2047)/2048),
 	}
 }
 
@@ -88,18 +92,21 @@ func TestSampleEqualsSampler(t *testing.T) {
 		n       int
 		special bool
 	}{
-		"greedy":                       {func(p *sample.Params, _ *rand.Rand) { p.Temperature = 0 }, 1, 0, 2000, true},
-		"temperature 1":                {func(*sample.Params, *rand.Rand) {}, 1, 0.002, 2000, false},
-		"temperature 1, flat":          {func(*sample.Params, *rand.Rand) {}, 0.05, 0.002, 2000, false},
-		"temperature 0.8, top_p 0.8":   {func(p *sample.Params, _ *rand.Rand) { p.Temperature, p.TopP = 0.8, 0.8 }, 1.6, 0.002, 2000, false},
-		"temperature 0.7, top_p 0.95":  {func(p *sample.Params, _ *rand.Rand) { p.Temperature, p.TopP = 0.7, 0.95 }, 1.6, 0.004, 2000, false},
-		"top_k 40":                     {func(p *sample.Params, _ *rand.Rand) { p.TopK = 40 }, 1, 0.002, 2000, false},
-		"min_p 0.05":                   {func(p *sample.Params, _ *rand.Rand) { p.MinP = 0.05 }, 1.2, 0.002, 2000, false},
-		"all":                          {func(p *sample.Params, _ *rand.Rand) { p.TopK, p.TopP, p.MinP, p.Temperature = 50, 0.9, 0.02, 0.9 }, 1, 0.002, 2000, false},
-		"ties":                         {func(p *sample.Params, r *rand.Rand) { p.TopK, p.TopP = r.IntN(50), 0.3+0.7*r.Float64() }, 1.5, 1, 300, true},
-		"any":                          {anything, 1.3, 1, 300, true},
-		"any, no more than candidates": {anything, 1, 1, 64, true},
-		"any, few":                     {anything, 1, 1, 5, true},
+		"greedy":                          {func(p *sample.Params, _ *rand.Rand) { p.Temperature = 0 }, 1, 0, 2000, true},
+		"temperature 1":                   {func(*sample.Params, *rand.Rand) {}, 1, 0.002, 2000, false},
+		"temperature 1, flat":             {func(*sample.Params, *rand.Rand) {}, 0.05, 0.002, 2000, false},
+		"temperature 0.8, top_p 0.8":      {func(p *sample.Params, _ *rand.Rand) { p.Temperature, p.TopP = 0.8, 0.8 }, 1.6, 0.002, 2000, false},
+		"temperature 0.7, top_p 0.95":     {func(p *sample.Params, _ *rand.Rand) { p.Temperature, p.TopP = 0.7, 0.95 }, 1.6, 0.004, 2000, false},
+		"top_k 40":                        {func(p *sample.Params, _ *rand.Rand) { p.TopK = 40 }, 1, 0.002, 2000, false},
+		"min_p 0.05":                      {func(p *sample.Params, _ *rand.Rand) { p.MinP = 0.05 }, 1.2, 0.002, 2000, false},
+		"all":                             {func(p *sample.Params, _ *rand.Rand) { p.TopK, p.TopP, p.MinP, p.Temperature = 50, 0.9, 0.02, 0.9 }, 1, 0.002, 2000, false},
+		"temperature 1, top_p 0.95, flat": {func(p *sample.Params, _ *rand.Rand) { p.TopP = 0.95 }, 0.6, 0.002, 4000, false},
+		"min_p 0.01, flat":                {func(p *sample.Params, _ *rand.Rand) { p.MinP = 0.01 }, 0.6, 0.002, 2000, false},
+		"top_p and min_p, flat":           {func(p *sample.Params, _ *rand.Rand) { p.TopP, p.MinP = 0.9, 0.01 }, 0.6, 0.002, 2000, false},
+		"ties":                            {func(p *sample.Params, r *rand.Rand) { p.TopK, p.TopP = r.IntN(50), 0.3+0.7*r.Float64() }, 1.5, 1, 300, true},
+		"any":                             {anything, 1.3, 1, 300, true},
+		"any, no more than candidates":    {anything, 1, 1, 64, true},
+		"any, few":                        {anything, 1, 1, 5, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,6 +130,9 @@ func TestSampleEqualsSampler(t *testing.T) {
 					continue
 				}
 				a := one(c.n, fromDevice(d))
+				if x, y := d.Draw(true), a.Draws[0]; x.InvTemperature != y.InvTemperature || x.Race != (y.Race == 1) || x.Race && uint32(x.Key) != y.Key[0] {
+					t.Fatalf("%+v wants %+v, on the device %+v", p, x, y)
+				}
 				for range 3 {
 					candidates(a, logits)
 					ref.Sample(a, 0, 1)

@@ -52,3 +52,22 @@ const leastInverse = 0x1p-40
 // Skip counts n steps whose tokens the device has chosen: the random numbers of later ones are as if Sample had. Each token
 // must be told to Accept besides.
 func (s *Sampler) Skip(n int) { s.step += uint64(n) }
+
+// From these on some of the first arrivals of a race are nearly always kept.
+const (
+	likelyTopP = 0.5
+	likelyMinP = 2.0
+)
+
+// Draw says what candidates the next step wants when the device chooses; withMass, whether it looks at the logits again for rows
+// with top_p (kernels.SampleArgs.Logits).
+func (d *DeviceState) Draw(withMass bool) Draw {
+	if d.InvTemperature == 0 {
+		return Draw{InvTemperature: 1}
+	}
+	draw := Draw{InvTemperature: d.InvTemperature}
+	if d.TopK == 0 && (d.TopP == 1 || withMass && d.TopP >= likelyTopP) && d.MinP >= likelyMinP {
+		draw.Race, draw.Key = true, mix(d.Key^mix(d.Step))
+	}
+	return draw
+}

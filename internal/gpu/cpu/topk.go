@@ -47,7 +47,7 @@ func topKReduceOf(group int) []phase {
 }
 
 // elements is a binding of elements of size words that must have at least n; it shows just these.
-func elements[T ref.Token | ref.Best | ref.Draw | ref.Slice | ref.State | ref.Sampler | ref.Penalty | ref.Entry | [2]uint32 | [8]uint32](v *views, i int, name string, n, size int) []T {
+func elements[T ref.Token | ref.Best | ref.Draw | ref.Slice | ref.State | ref.Sampler | ref.Penalty | ref.Entry | ref.Mass | [2]uint32 | [8]uint32](v *views, i int, name string, n, size int) []T {
 	list := view[T](v.words(i), size)
 	if len(list) < n {
 		v.fail("%s: %d elements, %d needed", name, len(list), n)

@@ -188,7 +188,7 @@ func (v *views) bounded(i int, name string, most int) int {
 }
 
 // view shows words as elements of n words each.
-func view[T float32 | ref.Token | ref.Best | ref.Draw | ref.Slice | ref.State | ref.Sampler | ref.Penalty | ref.Entry | [2]uint32 | [8]uint32](words []uint32, n int) []T {
+func view[T float32 | ref.Token | ref.Best | ref.Draw | ref.Slice | ref.State | ref.Sampler | ref.Penalty | ref.Entry | ref.Mass | [2]uint32 | [8]uint32](words []uint32, n int) []T {
 	if len(words) < n {
 		return nil
 	}
