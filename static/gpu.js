@@ -1,7 +1,7 @@
 // The JavaScript half of internal/gpu/webgpujs. Go keeps numbers, this file keeps the WebGPU objects behind them, so that a
 // step of the engine costs one call across the border: submit(program) replays what was recorded.
 //
-// Loaded before engine.wasm, in a worker or a page. Defines globalThis.pagelightGPU = {open, probe, blobs}.
+// Loaded before engine.wasm, in a worker or a page. Defines globalThis.pagelightGPU = {open, probe, blobs, turn}.
 //
 // Whatever takes time ends with a notification (token, code, value, message): token is the caller's, code one of CODE below. A
 // token that was forgotten (forget, cancelRead) is never notified, and what it would have made is dropped. Every argument of a
@@ -584,5 +584,15 @@
     },
   };
 
-  globalThis.pagelightGPU = { open, probe, blobs };
+  // turn calls back in the next turn of the event loop, when what has come in meanwhile had its turn. A timeout would come after
+  // 4 ms, and much later where a browser slows the timers of pages that nobody sees.
+  const turns = [];
+  const channel = new MessageChannel();
+  channel.port1.onmessage = () => turns.shift()();
+  const turn = (f) => {
+    turns.push(f);
+    channel.port2.postMessage(null);
+  };
+
+  globalThis.pagelightGPU = { open, probe, blobs, turn };
 })();

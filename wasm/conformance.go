@@ -11,6 +11,7 @@ import (
 	"github.com/pagelight/pagelight/internal/conformance"
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/cpu"
+	"github.com/pagelight/pagelight/internal/gpu/webgpujs"
 	"github.com/pagelight/pagelight/internal/openai"
 )
 
@@ -51,7 +52,7 @@ func (w *worker) conformance(ctx context.Context, id string, f conformanceFields
 	cases := conformance.Cases(level)
 	for i, c := range cases {
 		w.say(progressMessage{simpleMessage{"progress", id}, typeConformance, int64(i), int64(len(cases)), c.Name})
-		breathe()
+		webgpujs.Turn()
 		start := time.Now()
 		err := c.Run(ctx, dev)
 		if ctx.Err() != nil {
@@ -75,13 +76,13 @@ func conformanceDevice(ctx context.Context, name string) (gpu.Device, error) {
 	case "":
 		dev, err := openWebGPU(ctx)
 		if errors.Is(err, gpu.ErrNoAdapter) {
-			return cpu.Open(cpu.Options{})
+			return cpu.Open(cpu.Options{Yield: webgpujs.Turn})
 		}
 		return dev, err
 	case "gpu":
 		return openWebGPU(ctx)
 	case "cpu":
-		return cpu.Open(cpu.Options{})
+		return cpu.Open(cpu.Options{Yield: webgpujs.Turn})
 	}
 	return nil, openai.NewError(400, openai.CodeInvalidValue, "device", fmt.Sprintf("'device' must be gpu or cpu, not %.40q", name))
 }

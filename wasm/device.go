@@ -18,7 +18,7 @@ import (
 func chooseDevice(ctx context.Context, want string, src weights.Source) (dev gpu.Device, notes []string, err error) {
 	switch want {
 	case "cpu":
-		dev, err = cpu.Open(cpu.Options{})
+		dev, err = cpu.Open(cpu.Options{Yield: webgpujs.Turn})
 		return dev, nil, err
 	case "gpu":
 		dev, err = openWebGPU(ctx)
@@ -28,7 +28,7 @@ func chooseDevice(ctx context.Context, want string, src weights.Source) (dev gpu
 	if errors.Is(err, gpu.ErrNoAdapter) {
 		var no *webgpujs.AdapterError
 		errors.As(err, &no)
-		dev, err = cpu.Open(cpu.Options{})
+		dev, err = cpu.Open(cpu.Options{Yield: webgpujs.Turn})
 		return dev, []string{fmt.Sprintf("runs on the processor, without a GPU: %s", no.Message)}, err
 	}
 	if err != nil || dev.Info().Kind == gpu.KindHardware {
@@ -36,7 +36,7 @@ func chooseDevice(ctx context.Context, want string, src weights.Source) (dev gpu
 	}
 	if n := numWeights(src.Config()); n < softwareFrom {
 		dev.Close()
-		dev, err = cpu.Open(cpu.Options{})
+		dev, err = cpu.Open(cpu.Options{Yield: webgpujs.Turn})
 		return dev, []string{fmt.Sprintf("no GPU was found; runs on the processor with Pagelight's own kernels, by rule: the model has %d weights, "+
 			"and a software adapter pays from %d", n, int64(softwareFrom))}, err
 	}

@@ -165,8 +165,8 @@ func (r *reporter) progress(p engine.Progress) {
 
 // breathe lets messages in now and then while the engine computes.
 func (r *reporter) breathe() {
-	if now := time.Now(); now.Sub(r.breaths) > 30*time.Millisecond {
-		breathe()
+	if now := time.Now(); now.Sub(r.breaths) > 8*time.Millisecond {
+		webgpujs.Turn()
 		r.breaths = time.Now()
 	}
 }

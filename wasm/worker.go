@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"syscall/js"
-	"time"
 
 	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -229,7 +228,3 @@ func (w *worker) logits(ctx context.Context, id string, fields logitsFields) err
 	w.say(out)
 	return nil
 }
-
-// breathe lets the browser run its event loop, so that messages come in. Only a goroutine that sleeps does: then the
-// runtime goes idle and returns.
-func breathe() { time.Sleep(time.Millisecond / 2) }

@@ -161,12 +161,17 @@ func (d *Device) WriteBuffer(dst gpu.Buffer, offset int64, data []byte) error {
 	return nil
 }
 
-// pace lets the device catch up when much was written: until then the browser holds every byte a second time.
+// pace lets the event loop run now and then while much is written, and the device catch up: until then the browser holds every
+// byte a second time.
 func (d *Device) pace(n int) error {
-	if d.staged += int64(n); d.staged < maxStaged {
-		return nil
+	if d.staged += int64(n); d.staged >= maxStaged {
+		return d.Wait(context.Background())
 	}
-	return d.Wait(context.Background())
+	if d.sliced += n; d.sliced >= slice {
+		d.sliced = 0
+		Turn()
+	}
+	return nil
 }
 
 // WriteBlob copies a *Blob into dst without passing it through the Go heap.

@@ -29,7 +29,8 @@ const (
 
 	maxScratch = 4 << 20  // bytes that one call of WriteBuffer moves at a time
 	maxStaged  = 64 << 20 // bytes written without a pause; the browser keeps them twice until they are done
-	maxBlobRun = 16 << 20 // bytes of one queue.writeBuffer from a blob
+	maxBlobRun = 4 << 20  // bytes of one queue.writeBuffer from a blob; a slow machine copies them in 4 ms
+	slice      = 8 << 20  // bytes written without a turn of the event loop
 )
 
 // result is what notify says.
@@ -67,7 +68,8 @@ type Device struct {
 	sequence                  js.Value // Uint8Array of gpu.js that holds the programs of a submission
 	sequenceSize              int      // programs
 	submitted, submitting     []byte   // what sequence holds, and what is to be submitted: little-endian i32
-	staged                    int64    // bytes written since the last pause
+	staged                    int64    // bytes written since the device was last waited for
+	sliced                    int      // bytes written since the event loop had a turn
 	lastToken                 int
 
 	lost chan struct{}

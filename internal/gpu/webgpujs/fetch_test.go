@@ -313,3 +313,23 @@ func TestStepsLeaveNothing(t *testing.T) {
 		t.Errorf("%d read-backs leave %d bytes and %d values", steps, live, values)
 	}
 }
+
+// A turn lets callbacks come in that are due; a goroutine that only yields does not.
+func TestTurn(t *testing.T) {
+	open(t)
+	came := false
+	f := js.FuncOf(func(js.Value, []js.Value) any {
+		came = true
+		return nil
+	})
+	defer f.Release()
+	js.Global().Get("pagelightGPU").Call("turn", f)
+	runtime.Gosched()
+	if came {
+		t.Fatal("a callback came without a turn")
+	}
+	Turn()
+	if !came {
+		t.Error("a turn did not let the callback in")
+	}
+}

@@ -17,7 +17,9 @@ func TestProfile(t *testing.T) {
 	more := busy
 	busy.Grid[0], more.Grid[0] = 4, 64
 	p, err := d.NewProgram("profiled", []gpu.Command{
-		busy, {CopySrc: x.b, CopyDst: x.back, CopySize: 4000}, more,
+		busy,
+		{CopySrc: x.b, CopyDst: x.back, CopySize: 4000},
+		more,
 		{Pipeline: x.pipeline, BindGroup: x.group, Grid: [3]uint32{16, 1, 1}},
 	})
 	check(t, err)
