@@ -81,6 +81,9 @@ func Kernels() []Kernel {
 			Libs: dot, Weights: true, Ref: "Matmul",
 		},
 		{Name: "matmul", Bindings: linear, Weights: true, Ref: "Matmul"},
+		{Name: "matmul_lanes", Bindings: linear, Tuning: []string{"LANES", "GATED"}, Weights: true, Ref: "MatmulParts"},
+		{Name: "matmul_tile", Bindings: linear, Tuning: []string{"TX", "TY", "TM", "VECS", "GATED"}, Weights: true, Ref: "MatmulParts"},
+		{Name: "sum_parts", Bindings: bindings("parts", "bias", "y!"), Tuning: []string{"WG", "GATED"}, Ref: "SumParts"},
 		{
 			Name: "matmul_serial", Bindings: linear, Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE"},
 			Libs: serial, Weights: true, Serial: true, Ref: "Matmul",
@@ -98,6 +101,10 @@ func Kernels() []Kernel {
 			Tuning: []string{"WG", "LANES", "HEAD_DIM"}, Ref: "QKNorm",
 		},
 		{
+			Name: "rope_store", Bindings: bindings("tokens", "table", "qkv!", "k_cache!", "v_cache!"),
+			Tuning: []string{"WG", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Ref: "RopeStore",
+		},
+		{
 			Name: "kv_store", Bindings: bindings("tokens", "qkv", "k_cache!", "v_cache!"),
 			Tuning: []string{"WG", "HEAD_DIM", "KV_TYPE"}, Ref: "KVStore",
 		},
@@ -112,6 +119,14 @@ func Kernels() []Kernel {
 		{
 			Name: "paged_attn_decode", Bindings: bindings(append(attention, "partial!")...),
 			Tuning: []string{"WG", "PART", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Ref: "PagedAttnDecode",
+		},
+		{
+			Name: "paged_attn_grouped", Bindings: bindings(append(attention, "partial!")...),
+			Tuning: []string{"HEAD_DIM", "KV_TYPE", "HEADS", "WHOLE"}, Libs: kv, Ref: "PagedAttnDecode",
+		},
+		{
+			Name: "paged_attn_tiled", Bindings: bindings(append(attention, "out!")...),
+			Tuning: []string{"HEAD_DIM", "KV_TYPE", "HEADS"}, Libs: kv, Ref: "PagedAttn",
 		},
 		{
 			Name: "paged_attn_reduce", Bindings: bindings("partial", "out!"),

@@ -90,9 +90,12 @@ func Run(ctx context.Context, dev gpu.Device, level Level, report func(Result, e
 
 // The choices of variants that cases force.
 var (
-	forceMatvec  = kernels.Tuning{MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
-	forceMatmul  = kernels.Tuning{MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
-	forceStrides = kernels.Tuning{MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
+	forceMatvec  = kernels.Tuning{Prefer: []string{"matvec 4", "decode"}, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	forceMatmul  = kernels.Tuning{Prefer: []string{"matmul", "prefill"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
+	forceGrouped = kernels.Tuning{Prefer: []string{"grouped"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	groupStrides = kernels.Tuning{Prefer: []string{"grouped"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
+	forceTiled   = kernels.Tuning{Prefer: []string{"tiled"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
+	forceStrides = kernels.Tuning{Prefer: []string{"decode"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
 	serialMatvec = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
 	serialMatmul = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
 	serialParts  = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
@@ -114,6 +117,8 @@ func Cases(level Level) []Case {
 		add("matvec/q4g32", nil, func(b *bench) error { return linearQuick(b, q4, 1) })
 		add("matvec/f16", nil, func(b *bench) error { return linearQuick(b, f16, 1) })
 		add("matmul/q4g32", nil, func(b *bench) error { return linearQuick(b, q4, 66) })
+		add("gated/q4g32", nil, func(b *bench) error { return gatedLinear(b, gatedRows[1], cut(b.matrix(q4, 134, 1024), 1)) })
+		add("rope_store/f16", nil, func(b *bench) error { return ropeStoreCase(b, quant.KVF16, []int{128}, false) })
 		add("rope", nil, func(b *bench) error { return ropeCase(b, []int{128}, false) })
 		add("rope/half_split", nil, func(b *bench) error { return ropeCase(b, []int{128}, true) })
 		add("qk_norm", nil, func(b *bench) error { return qkNormCase(b, []int{64, 128}) })
@@ -168,11 +173,24 @@ func Cases(level Level) []Case {
 		add("matmul/"+f.String(), &forceMatmul, many)
 		add("matmul_serial/"+f.String(), &serialMatmul, few)
 	}
+	for _, f := range someFormats() {
+		plain, gated, options := tileRows, gatedRows, tileOptions
+		if !common(f) { // what a lib file has of its own was tried above
+			plain, gated, options = plain[:1], gated[1:2], options[:2]
+		}
+		for _, names := range options {
+			add(names[0]+"/"+f.String(), preferring(names[1:]...), func(b *bench) error { return tileCase(b, f, plain, gated) })
+		}
+	}
 	add("linear/mixed_parts", nil, linearMixedParts)
 	add("rope", nil, func(b *bench) error { return ropeCase(b, dims, false) })
 	add("rope/half_split", nil, func(b *bench) error { return ropeCase(b, dims, true) })
 	add("qk_norm", &forceMatmul, func(b *bench) error { return qkNormCase(b, dims) })
 	add("qk_norm/one_lane", &serialMatmul, func(b *bench) error { return qkNormCase(b, dims) })
+	for _, kv := range []quant.KVType{quant.KVF16, quant.KVF32} {
+		add("rope_store/"+kv.String(), nil, func(b *bench) error { return ropeStoreCase(b, kv, dims, false) })
+		add("rope_store/half_split/"+kv.String(), nil, func(b *bench) error { return ropeStoreCase(b, kv, dims, true) })
+	}
 	for _, kv := range quant.KVTypes() {
 		suffix := "/" + kv.String()
 		runs := slices.Concat(decodeRuns, longRuns)
@@ -181,6 +199,10 @@ func Cases(level Level) []Case {
 		add("paged_attn_decode_strides"+suffix, &forceStrides, func(b *bench) error {
 			return attentionCase(b, kv, []int{48, 128}, decodeRuns)
 		})
+		small := dims[:len(dims)-1] // the two that follow end at 128
+		add("paged_attn_grouped"+suffix, &forceGrouped, func(b *bench) error { return attentionCase(b, kv, small, runs) })
+		add("paged_attn_grouped_whole"+suffix, &groupStrides, func(b *bench) error { return attentionCase(b, kv, []int{48, 128}, decodeRuns) })
+		add("paged_attn_tiled"+suffix, &forceTiled, func(b *bench) error { return attentionCase(b, kv, small, runs) })
 		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 		add("paged_attn_serial"+suffix, &serialMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 		add("paged_attn_serial_split"+suffix, &serialParts, func(b *bench) error {

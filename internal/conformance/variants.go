@@ -106,6 +106,17 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		}
 	case "advance", "argmax_advance":
 		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
+	case "matmul_lanes":
+		return []wgsl.Consts{{"LANES": 32, "GATED": 1}, {"LANES": 128, "GATED": 0}}
+	case "matmul_tile":
+		return []wgsl.Consts{
+			{"TX": 8, "TY": 8, "TM": 4, "VECS": 8, "GATED": 1}, {"TX": 8, "TY": 8, "TM": 8, "VECS": 8, "GATED": 0},
+			{"TX": 16, "TY": 8, "TM": 8, "VECS": 4, "GATED": 0}, {"TX": 16, "TY": 16, "TM": 8, "VECS": 4, "GATED": 1},
+		}
+	case "sum_parts":
+		return []wgsl.Consts{{"GATED": 0}, {"GATED": 1}}
+	case "rope_store":
+		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0, "KV_TYPE": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1, "KV_TYPE": 1}}
 	case "rope":
 		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1}}
 	case "qk_norm":
@@ -114,6 +125,18 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{{"HEAD_DIM": 16}, {"HEAD_DIM": 128}}
 	case "kv_store":
 		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_TYPE": 1}, {"HEAD_DIM": 128, "KV_TYPE": 0}}
+	case "paged_attn_grouped", "paged_attn_tiled":
+		var list []wgsl.Consts
+		for i, d := range []uint32{16, 48, 80, 128} {
+			for _, kv := range quant.KVTypes() {
+				c := wgsl.Consts{"HEAD_DIM": d, "KV_TYPE": uint32(kv), "HEADS": 4 << (i % 2)}
+				if name == "paged_attn_grouped" {
+					c["WHOLE"] = uint32(i / 2)
+				}
+				list = append(list, c)
+			}
+		}
+		return list
 	case "paged_attn_decode", "paged_attn_prefill", "paged_attn_serial":
 		var list []wgsl.Consts
 		for _, d := range []uint32{16, 48, 80, 128, 256} {

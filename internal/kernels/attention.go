@@ -1,6 +1,9 @@
 package kernels
 
 import (
+	"fmt"
+	"strconv"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
 )
@@ -35,8 +38,8 @@ type attnParams struct {
 const MaxPositions = 1 << 18
 
 // Attention computes causal attention of each row over the positions 0 to its own of its sequence, which must be in the
-// cache already. It runs decode and reduce for few rows and prefill for many; rows may belong to any sequences in both. With
-// Tuning.Deterministic decode and reduce serve all rows, and cut a context where its positions say.
+// cache already. It has kernels for single tokens, which split contexts, and for many tokens, which share them; rows may belong to any
+// sequences in all. With Tuning.Deterministic one kernel serves all rows, and a context is cut where its positions say.
 func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -44,32 +47,82 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	if a.Scale == 0 {
 		a.Scale = invSqrt(a.HeadDim)
 	}
-	few := s.tuning.decodeMost(a.Rows)
-	var forFew, forMany func(rows int) []*dispatch
-	var err error
-	if few >= 1 {
-		forFew, err = s.attnDecode(&a, few)
-	}
-	switch {
-	case err != nil:
-	case s.tuning.BarrierFree:
-		forMany, err = s.attnSerial(&a)
-	case a.Rows > few:
-		forMany, err = s.attnPrefill(&a)
-	}
+	choose, err := s.attnChoice(&a)
 	if err != nil {
 		return nil, err
 	}
 	return &op{
-		name: "attention", rows: a.Rows,
-		choose: func(rows int) []*dispatch {
-			if rows <= few {
-				return forFew(rows)
-			}
-			return forMany(rows)
-		},
+		name: "attention", rows: a.Rows, choose: choose,
 		traffic: func(rows int) int64 { return int64(rows) * int64(8*a.Heads*a.HeadDim+16) },
 	}, nil
+}
+
+// attnBuckets are the numbers of rows up to which one kernel serves; more rows have one more.
+var attnBuckets = []int{4, 16, 64, 128}
+
+// attnChoice gives the dispatches of a bucket.
+func (s *Set) attnChoice(a *AttentionArgs) (func(rows int) []*dispatch, error) {
+	if s.tuning.BarrierFree {
+		return s.attnSerial(a)
+	}
+	type choice struct {
+		name string
+		upTo int
+	}
+	var choices []choice
+	few := s.tuning.decodeMost(a.Rows)
+	most := map[string]int{} // rows that a kernel is asked for
+	for from, i := 1, 0; from <= a.Rows; i++ {
+		top, bucket := a.Rows, "more"
+		switch {
+		case s.tuning.Deterministic:
+			bucket = "all"
+		case i < len(attnBuckets):
+			top, bucket = min(attnBuckets[i], a.Rows), strconv.Itoa(attnBuckets[i])
+		}
+		if from <= few { // kernels for single tokens serve no bucket beyond few
+			top = min(top, few)
+		}
+		key := fmt.Sprintf("attention %v %d/%dx%d %s", a.KV, a.Heads, a.KVHeads, a.HeadDim, bucket)
+		name := s.choose(key, s.attnOptions(a, top, few)...)
+		choices = append(choices, choice{name, top})
+		most[name] = top
+		from = top + 1
+	}
+	made := map[string]func(int) []*dispatch{}
+	for name, rows := range most {
+		build := map[string]func(*AttentionArgs, int) (func(int) []*dispatch, error){
+			"decode": s.attnDecode, "grouped": s.attnGrouped, "prefill": s.attnPrefill, "tiled": s.attnTiled,
+		}[name]
+		var err error
+		if made[name], err = build(a, rows); err != nil {
+			return nil, err
+		}
+	}
+	return func(rows int) []*dispatch {
+		for _, c := range choices {
+			if rows <= c.upTo {
+				return made[c.name](rows)
+			}
+		}
+		panic("BUG: no kernel for the rows of attention")
+	}, nil
+}
+
+// attnOptions lists the kernels that can serve rows rows, the default first. Those for single tokens serve few rows at most.
+func (s *Set) attnOptions(a *AttentionArgs, rows, few int) []string {
+	shared := a.HeadDim <= 128 // the others keep more in workgroup memory than every device has
+	switch {
+	case rows > few && shared:
+		return []string{"tiled", "prefill"}
+	case rows > few:
+		return []string{"prefill"}
+	case !shared:
+		return []string{"decode"}
+	case rows > FusedRows && !s.tuning.Deterministic && a.Heads > a.KVHeads:
+		return []string{"grouped", "decode", "tiled"}
+	}
+	return []string{"decode", "grouped"}
 }
 
 func (a *AttentionArgs) check() error {

@@ -75,7 +75,7 @@ type Tuning struct {
 	GroupPairs int
 	// Fuse says that steps of at most FusedRows rows should use NormLinear and QKVRopeStore.
 	Fuse bool
-	// PrefillRows is the least number of rows for which Attention takes the prefill kernel. The serial kernel serves both.
+	// PrefillRows is the least number of rows for which Attention takes a kernel that tiles queries. The serial kernel serves both.
 	PrefillRows int
 	// SerialPart is the most positions that one invocation of the serial attention walks over, a multiple of 4; 0 is what
 	// software adapters can. Longer contexts are cut.
@@ -85,6 +85,8 @@ type Tuning struct {
 	// Choices says which variant an op is to take, by the op's key (see Set.choose): what measuring has found. Ops without an
 	// entry take their first variant.
 	Choices map[string]string
+	// Prefer names variants that ops take, if they have them, where Choices say nothing: tests reach all of them with it.
+	Prefer []string
 	// Deterministic makes every row independent of the step that it is computed in: the order of its sums depends on the
 	// shapes of the model, on its position, and on nothing else. Linear and Attention then have one pipeline each for all
 	// rows, and MatmulRows, PrefillRows and Workgroups say nothing.
@@ -104,7 +106,7 @@ func TuningFor(info gpu.Info) Tuning {
 		uniform := info.Vendor == "mesa"
 		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 17, GroupPairs: 4, PrefillRows: 65, Workgroups: 1024, Fuse: true}
+	return Tuning{MatmulRows: 33, GroupPairs: 4, PrefillRows: 129, Workgroups: 1024, Fuse: true}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.
@@ -152,6 +154,11 @@ func (s *Set) choose(key string, variants ...string) string {
 	if v := s.tuning.Choices[key]; slices.Contains(variants, v) {
 		return v
 	}
+	for _, v := range s.tuning.Prefer {
+		if slices.Contains(variants, v) {
+			return v
+		}
+	}
 	return variants[0]
 }
 
@@ -161,6 +168,10 @@ func (s *Set) Choosable() map[string][]string { return maps.Clone(s.choosable) }
 // Fuses says whether steps of few rows should use the kernels that do several layers' work. They sum in another order than those
 // for more rows.
 func (s *Set) Fuses() bool { return s.tuning.Fuse && !s.tuning.Deterministic && !s.tuning.BarrierFree }
+
+// Joins says whether steps of many rows should use the kernels that do what follows a layer too. The order of their sums is that of
+// the kernels by themselves.
+func (s *Set) Joins() bool { return !s.tuning.BarrierFree }
 
 // Names lists the kernels that ops so far need, without what specialises them, in order.
 func (s *Set) Names() []string {

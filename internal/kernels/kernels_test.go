@@ -18,8 +18,10 @@ import (
 var paramsOf = map[string]any{
 	"embed": embedParams{}, "rms_norm": rmsNormParams{}, "rms_norm_serial": rmsNormParams{},
 	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{}, "matmul_uniform": uniformParams{},
-	"rope": ropeParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
+	"matmul_tile": tileParams{}, "matmul_lanes": linearParams{}, "sum_parts": sumPartsParams{},
+	"rope": ropeParams{}, "rope_store": ropeStoreParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
+	"paged_attn_grouped": splitParams{}, "paged_attn_tiled": attnParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"norm_linear": normLinearParams{}, "qkv_rope_store": qkvParams{},
 	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
@@ -103,8 +105,12 @@ func TestLinearChoosesByRows(t *testing.T) {
 		want   map[int]string // kernel and tokens per workgroup by bucket
 	}{
 		{TuningFor(gpu.Info{}), map[int]string{
-			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 16: "matvec f32 ROWS_M=4 WIDE=0", 17: "matmul f32",
-			64: "matmul f32",
+			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 5: "matmul_lanes f32 GATED=0 LANES=32",
+			32: "matmul_lanes f32 GATED=0 LANES=32", 33: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8",
+			64: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8",
+		}},
+		{Tuning{MatmulRows: 17, Prefer: []string{"no such", "matmul"}}, map[int]string{
+			1: "matvec f32 ROWS_M=1 WIDE=0", 8: "matmul f32", 64: "matmul f32",
 		}},
 		{TuningFor(gpu.Info{BarrierFree: true}), map[int]string{
 			1: "matmul_serial f32 FOURS=2 TOKENS=1 WIDE=0", 2: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
@@ -114,7 +120,7 @@ func TestLinearChoosesByRows(t *testing.T) {
 			1: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0", 5: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
 		}},
 		{Tuning{Deterministic: true, MatmulRows: 9}, map[int]string{
-			1: "matvec f32 ROWS_M=4 WIDE=0", 4: "matvec f32 ROWS_M=4 WIDE=0", 64: "matvec f32 ROWS_M=4 WIDE=0",
+			1: "matmul_lanes f32 GATED=0 LANES=32", 4: "matmul_lanes f32 GATED=0 LANES=32", 64: "matmul_lanes f32 GATED=0 LANES=32",
 		}},
 	} {
 		s := NewTuned(f.dev, c.tuning)

@@ -12,7 +12,7 @@ func noConsts(quant.Format, int) wgsl.Consts { return nil }
 
 func (s *Set) matmul() variant {
 	return variant{
-		name: "matmul", consts: noConsts,
+		kernel: "matmul", name: "matmul", parts: 1, consts: noConsts,
 		grid: func(n int) func(int) [3]uint32 {
 			return func(rows int) [3]uint32 {
 				return [3]uint32{uint32(ceil(n, matmulTile)), uint32(ceil(rows, matmulTile)), 1}

@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/wgsl"
@@ -33,7 +35,7 @@ func (s *Set) serialGrid(tokens, rows, n int) [3]uint32 {
 // matmulSerial takes tokens tokens per invocation.
 func (s *Set) matmulSerial(tokens int) variant {
 	return variant{
-		name:   "matmul_serial",
+		kernel: "matmul_serial", name: fmt.Sprintf("serial %d", tokens), parts: 1,
 		consts: func(f quant.Format, k int) wgsl.Consts { return serialConsts(tokens, f, k) },
 		grid: func(n int) func(int) [3]uint32 {
 			return func(rows int) [3]uint32 { return s.serialGrid(tokens, rows, n) }

@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/wgsl"
@@ -15,7 +17,7 @@ const (
 // matvec takes rowsM tokens per workgroup.
 func (s *Set) matvec(rowsM int) variant {
 	return variant{
-		name: "matvec",
+		kernel: "matvec", name: fmt.Sprintf("matvec %d", rowsM), parts: 1,
 		consts: func(f quant.Format, k int) wgsl.Consts {
 			return wgsl.Consts{"ROWS_M": uint32(rowsM), "WIDE": wide(f, k)}
 		},

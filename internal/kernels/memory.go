@@ -12,11 +12,12 @@ const FixedBytes = slotsPerArena*slotBytes + dummyBytes
 
 const dummyBytes = 16
 
-// ScratchBytes is the size of the scratch buffer that Compile makes for such ops, in bytes. Ops share it, so it is that of
+// ScratchBytes is what the scratch buffer that Compile makes for such ops has at most, in bytes. Ops share it, so it is that of
 // the one that needs most.
 func (t Tuning) ScratchBytes(s ScratchShape) int64 {
 	return max(
 		t.attentionScratch(s),
+		t.linearScratch(),
 		argmaxScratch(s.LogitRows, s.Limit),
 		t.topKScratch(s.LogitRows, s.Limit),
 		sampleScratch(s.LogitRows, s.Limit),
@@ -34,4 +35,12 @@ func (t Tuning) attentionScratch(s ScratchShape) int64 {
 		return 0
 	}
 	return splitScratch(s.Rows, s.Heads, s.HeadDim, func(int) int { return parts })
+}
+
+// linearScratch is the part of Linear.
+func (t Tuning) linearScratch() int64 {
+	if t.BarrierFree || t.Deterministic {
+		return 0 // K is never cut
+	}
+	return tilePartsBytes
 }

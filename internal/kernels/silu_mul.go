@@ -15,6 +15,18 @@ type siluMulParams struct{ Dim, Pad0, Pad1, Pad2 uint32 }
 
 // SiLUMul computes silu(gate) * up.
 func (s *Set) SiLUMul(a SiLUMulArgs) (Op, error) {
+	d, err := s.siluMul(&a)
+	if err != nil {
+		return nil, err
+	}
+	return &op{
+		name: "silu_mul", rows: a.Rows, choose: always(d),
+		traffic: func(rows int) int64 { return 12 * int64(rows) * int64(a.Dim) },
+	}, nil
+}
+
+// siluMul makes the dispatch.
+func (s *Set) siluMul(a *SiLUMulArgs) (*dispatch, error) {
 	c := checker{op: "silu_mul"}
 	c.positive("Rows", a.Rows)
 	c.positive("Dim", a.Dim)
@@ -28,11 +40,5 @@ func (s *Set) SiLUMul(a SiLUMulArgs) (Op, error) {
 		return nil, err
 	}
 	group, err := s.bind(p, siluMulParams{Dim: uint32(a.Dim)}, a.Step, a.GateUp, a.Out)
-	if err != nil {
-		return nil, err
-	}
-	return &op{
-		name: "silu_mul", rows: a.Rows, choose: always(&dispatch{p, group, s.elementwise(a.Dim, elementWG)}),
-		traffic: func(rows int) int64 { return 12 * int64(rows) * int64(a.Dim) },
-	}, nil
+	return &dispatch{p, group, s.elementwise(a.Dim, elementWG)}, err
 }

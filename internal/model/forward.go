@@ -112,7 +112,7 @@ func NewForward(dev gpu.Device, set *kernels.Set, cfg *weights.Config, w *Weight
 // build appends the ops of the model's architecture.
 func (b *builder) build(w *Weights, c *Cache) {
 	b.over(&b.Trunk, 0)
-	b.trunk(w, c)
+	b.joined(func() { b.trunk(w, c) })
 	b.over(&b.Head, 1)
 	b.head(w)
 	if b.set.Fuses() {

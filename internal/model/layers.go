@@ -42,9 +42,6 @@ func (b *builder) linear(x gpu.Buffer, l Linear, y gpu.Buffer) { b.linearOf(x, l
 func (b *builder) linearAdd(x gpu.Buffer, l Linear, y gpu.Buffer) { b.linearOf(x, l, y, true) }
 
 func (b *builder) linearOf(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
-	if b.ops == &b.Trunk {
-		b.Taps = append(b.Taps, Tap{Op: len(b.Trunk), X: x, K: l.K, Names: l.Names})
-	}
 	c := call{what: callLinear, reads: x, x: x, y: y, linear: l, add: add, emit: func() { b.plainLinear(x, l, y, add) }}
 	if !add {
 		c.writes = y
@@ -54,6 +51,7 @@ func (b *builder) linearOf(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
 
 // plainLinear makes the ops of a linear layer alone.
 func (b *builder) plainLinear(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
+	b.tap(x, l)
 	for _, p := range l.Pieces {
 		in := x
 		if p.Order != nil {
@@ -62,6 +60,13 @@ func (b *builder) plainLinear(x gpu.Buffer, l Linear, y gpu.Buffer, add bool) {
 		b.add(b.set.Linear(kernels.LinearArgs{
 			Rows: b.rows(), X: in, UniformX: true, W: p.W, Bias: l.Bias, Y: y, YStride: l.rows(), YOffset: p.Row0, Add: add, Step: b.step,
 		}))
+	}
+}
+
+// tap notes where the linear layer reads whose op is made next.
+func (b *builder) tap(x gpu.Buffer, l Linear) {
+	if b.ops == &b.Trunk {
+		b.Taps = append(b.Taps, Tap{Op: len(b.Trunk), X: x, K: l.K, Names: l.Names})
 	}
 }
 

@@ -33,12 +33,18 @@ func Matmul(a *MatmulArgs, lo, hi int) {
 
 // store finishes one result.
 func (a *MatmulArgs) store(m, j int, sum float64) {
-	if a.Bias != nil {
-		sum += float64(a.Bias[a.YOffset+j])
-	}
+	sum += a.bias(j)
 	y := &a.Y[m*a.YStride+a.YOffset+j]
 	if a.Add {
 		sum += float64(*y)
 	}
 	*y = float32(sum)
+}
+
+// bias is that of output j, or 0.
+func (a *MatmulArgs) bias(j int) float64 {
+	if a.Bias == nil {
+		return 0
+	}
+	return float64(a.Bias[a.YOffset+j])
 }

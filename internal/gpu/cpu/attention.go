@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/ref"
@@ -147,6 +148,20 @@ func pagedAttnDecode(c consts) ([]phase, error) {
 		}
 		return rows, attnCost(&a.PagedAttnArgs) * a.K.KVHeads
 	}), err
+}
+
+// pagedAttnGrouped writes partitions of 64 positions like those of paged_attn_decode, or results.
+func pagedAttnGrouped(c consts) ([]phase, error) {
+	whole, err := c.get("WHOLE")
+	if err != nil {
+		return nil, err
+	}
+	if whole == 1 {
+		return pagedAttn(c)
+	}
+	part := maps.Clone(c)
+	part["PART"] = 64
+	return pagedAttnDecode(part)
 }
 
 func pagedAttnReduce(c consts) ([]phase, error) {

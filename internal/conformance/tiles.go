@@ -1,0 +1,78 @@
+package conformance
+
+import (
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/internal/ref"
+)
+
+// tileRows are edges of matmul_lanes, which takes 8 tokens and 4 rows, and of matmul_tile, whose tiles have 32 to 128 of either and
+// whose K may be cut.
+var tileRows = []linearShape{
+	{rows: 7, bucket: 8, n: 131, k: 1024, parts: 2, offset: 3, surplus: 2, bias: true, add: true},
+	{rows: 33, bucket: 40, n: 65, k: 2048, parts: 1, xSurplus: 4, bias: true},
+	{rows: 2, bucket: 2, n: 3, k: 1, parts: 1},
+	{rows: 130, bucket: 132, n: 129, k: 264, parts: 1, add: true},
+}
+
+// gatedRows are gated layers: with and without biases, of which the last has its weight in two parts.
+var gatedRows = []linearShape{
+	{rows: 9, bucket: 12, n: 2, k: 1, parts: 1},
+	{rows: 37, bucket: 37, n: 134, k: 1024, parts: 1, bias: true},
+	{rows: 5, bucket: 6, n: 70, k: 3, parts: 2, bias: true},
+}
+
+// tileOptions are the kernels and the variants that are forced.
+var tileOptions = [][]string{
+	{"matmul_lanes", "lanes 32"},
+	{"matmul_tile_parts", "tile 32x64 k4", "tile 32x64 k2", "tile 32x64"},
+	{"matmul_lanes_128", "lanes 128"},
+	{"matmul_tile_64", "tile 64x64 k8", "tile 64x64"},
+	{"matmul_tile_64x128", "tile 64x128"},
+	{"matmul_tile_128", "tile 128x128 k2", "tile 128x128"},
+}
+
+// preferring is a tuning whose linear layers take a variant wherever they have it.
+func preferring(names ...string) *kernels.Tuning {
+	return &kernels.Tuning{MatmulRows: 17, PrefillRows: 65, Workgroups: 1024, Prefer: names}
+}
+
+// tileCase runs layers of one weight format, gated ones among them.
+func tileCase(b *bench, f quant.Format, plain, gated []linearShape) error {
+	if err := linearShapes(b, f, plain); err != nil {
+		return err
+	}
+	for _, s := range gated {
+		s.k = rowOf(f, s.k)
+		if err := gatedLinear(b, s, cut(b.matrix(f, s.n, s.k), s.parts)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatedLinear adds one gated layer.
+func gatedLinear(b *bench, s linearShape, parts []ref.Matrix) error {
+	x := b.rowsOf(s.rows, s.bucket, s.k)
+	before := poisonedFloats(s.bucket * s.n / 2)
+	z, want := make([]float32, s.rows*s.n), append([]float32(nil), before...)
+	between := poisonedFloats(s.bucket * s.n)
+	args := kernels.LinearArgs{
+		Rows: s.bucket, X: b.linearInput(x, s.bucket, s.k), UniformX: true, W: b.upload(parts...), Gated: true,
+		Between: b.inputFloats(between), Step: b.step(s.rows),
+	}
+	var bias []float32
+	if s.bias {
+		bias = b.uniform(s.n)
+		args.Bias = b.inputFloats(bias)
+	}
+	row := 0
+	for _, part := range parts {
+		ref.Matmul(&ref.MatmulArgs{M: s.rows, X: x, XStride: s.k, W: part, Bias: bias, Y: z, YStride: s.n, YOffset: row}, 0, part.Rows)
+		row += part.Rows
+	}
+	ref.SiLUMul(&ref.SiLUMulArgs{Dim: s.n / 2, GateUp: z, Out: want}, 0, s.rows)
+	args.Y = b.outputFloats("gated y", fusedTolerance, before, want)
+	op, err := b.set.Linear(args)
+	return b.run(op, err, s.bucket)
+}

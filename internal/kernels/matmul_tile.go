@@ -1,0 +1,89 @@
+package kernels
+
+import (
+	"fmt"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/wgsl"
+)
+
+// tileShape is a shape of the workgroups of matmul_tile, whose invocations are tx by ty by as many slices as make tileWG of them.
+type tileShape struct{ tx, ty, tm int }
+
+const (
+	tileWG   = 256 // invocations per workgroup
+	tileCols = 8   // rows of the weight per invocation
+)
+
+func (t tileShape) m() int { return t.ty * t.tm }
+func (t tileShape) n() int { return t.tx * tileCols }
+
+// octets is how many inputs over 8 are in workgroup memory at a time.
+func (t tileShape) octets() int { return 2 * tileWG / t.n() / 2 }
+
+// tileShapes are those that pay somewhere: few tokens, some, and many.
+var tileShapes = []tileShape{{8, 8, 4}, {8, 8, 8}, {16, 8, 8}, {16, 16, 8}}
+
+// Bounds of matmul_tile with K split over workgroups.
+const (
+	// tileWorkgroups are wanted at the least; a GPU of 132 processors has two for each then.
+	tileWorkgroups = 264
+	tileMostGroups = 8 * tileWorkgroups // more say nothing
+	tileLeastK     = 128                // inputs of a part
+	tilePartsBytes = 16 << 20           // of partial sums
+)
+
+// tileParts lists the numbers of parts that K may be cut into for rows rows, the one that suits most devices first.
+func (t tileShape) parts(rows, n, k int) []int {
+	groups := ceil(n, t.n()) * ceil(rows, t.m())
+	list := []int{1}
+	best := 0
+	for parts := 2; parts <= 16; parts *= 2 {
+		if groups*parts > tileMostGroups || k/parts < tileLeastK || 4*parts*rows*n > tilePartsBytes {
+			break
+		}
+		if groups*list[best] < tileWorkgroups {
+			best = len(list)
+		}
+		list = append(list, parts)
+	}
+	list[0], list[best] = list[best], list[0]
+	return list
+}
+
+// matmulTile takes tiles, with K cut into parts.
+func (s *Set) matmulTile(t tileShape, parts int) variant {
+	name := fmt.Sprintf("tile %dx%d", t.m(), t.n())
+	if parts > 1 {
+		name += fmt.Sprintf(" k%d", parts)
+	}
+	return variant{
+		kernel: "matmul_tile", name: name, parts: parts, gates: true, octets: t.octets(),
+		consts: func(quant.Format, int) wgsl.Consts {
+			return wgsl.Consts{"TX": uint32(t.tx), "TY": uint32(t.ty), "TM": uint32(t.tm), "VECS": uint32(2 * t.octets())}
+		},
+		grid: func(n int) func(int) [3]uint32 {
+			return func(rows int) [3]uint32 {
+				return [3]uint32{uint32(ceil(n, t.n())), uint32(ceil(rows, t.m())), uint32(parts)}
+			}
+		},
+	}
+}
+
+// sumPartsParams are the Params of sum_parts.
+type sumPartsParams struct{ N, Parts, YStride, YOffset, Flags, Pad0, Pad1, Pad2 uint32 }
+
+// sumParts ends a linear layer whose K was cut; its group waits for the scratch buffer.
+func (s *Set) sumParts(a *LinearArgs, parts int) (*dispatch, func(scratch gpu.Buffer) error, error) {
+	p, err := s.pipeline("sum_parts", nil, wgsl.Consts{"GATED": bit(a.Gated)})
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &dispatch{pipeline: p, grid: s.elementwise(a.outputs(), elementWG)}
+	params := sumPartsParams{N: uint32(a.W.Rows), Parts: uint32(parts), YStride: uint32(a.YStride), YOffset: uint32(a.YOffset), Flags: a.flags()}
+	return d, func(scratch gpu.Buffer) (err error) {
+		d.group, err = s.bind(p, params, a.Step, scratch, a.Bias, a.Y)
+		return err
+	}, nil
+}

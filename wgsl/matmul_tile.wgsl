@@ -1,0 +1,282 @@
+// matmul_tile: a linear layer for many tokens, by tiles in workgroup memory and results in registers; K may be split over workgroups.
+//
+//   z[m, j] = dot(x[m], w[j])                           over the inputs of one part
+//   y[part, m, y_offset+j] (+)= z[m, j] + bias[y_offset+j]   without GATED
+//   y[m, j] = silu(z[m, j] + bias[j]) * (z[m, half+j] + bias[half+j])   with GATED, for j < half = N/2; K is not split then
+//
+// One workgroup computes TILE_M x TILE_N results in SLICES slices of TX*TY invocations. Each slice takes its share of every stretch
+// of 4*VECS inputs; one invocation of it has TM tokens ty + TY*i and 8 rows tx + TX*i. A tile line holds the stretch of one token or
+// row, the weights decoded. The inputs of the next stretch are fetched while this one is computed. In the end the slices exchange
+// what they found, two tokens of an invocation at a time. With GATED the upper half of a tile's rows are those of the other half of w.
+//
+// Shapes   M tokens, N rows of w (one part of a matrix), K inputs
+//   x       [M, x_stride] f32          read
+//   w       [N, K] packed              read   as internal/quant/format.go says; the buffer is padded to 16 bytes
+//   scales  [N, S] u32                 read   S words a row likewise; a dummy for f32, f16 and bf16
+//   bias    [y_stride] f32             read   a dummy without bias; with GATED [N]
+//   y       [parts, M, y_stride] f32   read_write
+// Grid     (ceil(N/TILE_N), ceil(M/TILE_M), parts) workgroups of 256.
+// Traffic  reads w and scales ceil(M/TILE_M) times and x ceil(N/TILE_N) times, writes 4*parts*M*N bytes. Bound by arithmetic.
+// Storage  16,384 bytes of workgroup memory, all that WebGPU guarantees.
+// Numerics f32 sums: in the order of K within a slice and part, then over the slices; weights are rounded as those of Decode of
+//          internal/quant. The order does not depend on the step.
+// Needs    a lib_weight file, appended by wgsl.Source; nothing beyond the portable subset.
+// Ref      internal/ref, MatmulParts.
+
+// Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
+const TX: u32 = 8u;    // invocations along the rows of w: 8, 16
+const TY: u32 = 8u;    // invocations along the tokens: 8, 16
+const TM: u32 = 8u;    // tokens of an invocation: 4, 8
+const VECS: u32 = 8u;  // vectors of a tile line: 512 / TILE_N, at most 8
+const GATED: u32 = 0u; // 1: silu of the upper half of rows times the lower half
+
+struct Params {
+  k: u32,        // K, elements, a multiple of 8
+  n: u32,        // N, rows of this part of the matrix
+  x_stride: u32, // elements of a row of x, a multiple of 4
+  y_stride: u32, // elements of a row of y
+  y_offset: u32, // column of y that belongs to row 0 of w
+  flags: u32,    // bit 0: add to y, bit 1: there is a bias
+  octets: u32,   // inputs of a part of K over 8, a multiple of VECS/2
+  parts: u32,    // of K
+}
+
+struct Step {
+  rows: u32, // M, the tokens that this step really has
+  pad0: u32,
+  pad1: u32,
+  pad2: u32,
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> step: Step;
+@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read> scales: array<u32>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
+@group(0) @binding(6) var<storage, read_write> y: array<f32>;
+
+const WG: u32 = 256u;
+const TILE_M: u32 = TY * TM;
+const TILE_N: u32 = TX * 8u;
+const SLICES: u32 = WG / (TX * TY);
+const SHARE: u32 = VECS / SLICES;         // vectors of a line that a slice takes
+const LINE_OCTETS: u32 = VECS / 2u;
+const TILE_W: u32 = TILE_M * VECS;        // where the lines of w begin
+const SWIZZLE: u32 = 8u / VECS;           // lines that lie in one run of banks
+const HALF_N: u32 = TILE_N / 2u;
+
+var<workgroup> tile: array<vec4<f32>, 1024>; // lines of x, then of w; in the end sums
+
+// Four is four neighbouring inputs of four rows: k0 has the first of each.
+struct Four { k0: vec4<f32>, k1: vec4<f32>, k2: vec4<f32>, k3: vec4<f32> }
+
+fn turn(a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) -> Four {
+  return Four(vec4<f32>(a.x, b.x, c.x, d.x), vec4<f32>(a.y, b.y, c.y, d.y),
+              vec4<f32>(a.z, b.z, c.z, d.z), vec4<f32>(a.w, b.w, c.w, d.w));
+}
+
+fn mac(sum: vec4<f32>, v: vec4<f32>, f: Four) -> vec4<f32> {
+  let a = fma(vec4<f32>(v.y), f.k1, fma(vec4<f32>(v.x), f.k0, sum));
+  return fma(vec4<f32>(v.w), f.k3, fma(vec4<f32>(v.z), f.k2, a));
+}
+
+// place is where vector c of line r lies: eight neighbouring lines in different banks, and lines 8 apart alike.
+fn place(r: u32, c: u32) -> u32 {
+  return r * VECS + (c ^ ((r / SWIZZLE) & (VECS - 1u)));
+}
+
+// row_of is the row of w behind line c of the workgroup's tile.
+fn row_of(group: u32, c: u32) -> u32 {
+  if (GATED == 1u) {
+    let half = p.n / 2u;
+    let j = min(group * HALF_N + c % HALF_N, half - 1u);
+    return select(j, half + j, c >= HALF_N);
+  }
+  return min(group * TILE_N + c, p.n - 1u);
+}
+
+fn bias_at(column: u32) -> f32 {
+  if ((p.flags & 2u) == 0u) {
+    return 0.0;
+  }
+  return bias[column];
+}
+
+fn put(part: u32, m: u32, j: u32, sum: f32) {
+  if (m >= step.rows || j >= p.n) {
+    return;
+  }
+  let column = p.y_offset + j;
+  let at = (part * step.rows + m) * p.y_stride + column;
+  var v = sum + bias_at(column);
+  if ((p.flags & 1u) != 0u) {
+    v += y[at];
+  }
+  y[at] = v;
+}
+
+fn put_gated(m: u32, j: u32, gate: f32, up: f32) {
+  let half = p.n / 2u;
+  if (m >= step.rows || j >= half) {
+    return;
+  }
+  let g = gate + bias_at(j);
+  y[m * p.y_stride + j] = g / (1.0 + exp(min(-g, 88.0))) * (up + bias_at(half + j));
+}
+
+// put8 writes what an invocation has of one token.
+fn put8(wg: vec3<u32>, m: u32, tx: u32, lo: vec4<f32>, hi: vec4<f32>) {
+  if (GATED == 1u) {
+    let j = wg.x * HALF_N + tx;
+    put_gated(m, j, lo.x, hi.x);
+    put_gated(m, j + TX, lo.y, hi.y);
+    put_gated(m, j + 2u * TX, lo.z, hi.z);
+    put_gated(m, j + 3u * TX, lo.w, hi.w);
+    return;
+  }
+  let j = wg.x * TILE_N + tx;
+  put(wg.z, m, j, lo.x);
+  put(wg.z, m, j + TX, lo.y);
+  put(wg.z, m, j + 2u * TX, lo.z);
+  put(wg.z, m, j + 3u * TX, lo.w);
+  put(wg.z, m, j + 4u * TX, hi.x);
+  put(wg.z, m, j + 5u * TX, hi.y);
+  put(wg.z, m, j + 6u * TX, hi.z);
+  put(wg.z, m, j + 7u * TX, hi.w);
+}
+
+// finish adds up over the slices what invocations have of their tokens i and i+1, and writes it. All of the workgroup call it.
+fn finish(wg: vec3<u32>, tid: u32, i: u32, lo0: vec4<f32>, hi0: vec4<f32>, lo1: vec4<f32>, hi1: vec4<f32>) {
+  let local = tid % (TX * TY);
+  let m = wg.y * TILE_M + local / TX + TY * i;
+  let tx = local % TX;
+  if (SLICES == 1u) {
+    put8(wg, m, tx, lo0, hi0);
+    put8(wg, m + TY, tx, lo1, hi1);
+    return;
+  }
+  workgroupBarrier(); // what was there before has been read
+  tile[tid] = lo0;
+  tile[tid + WG] = hi0;
+  tile[tid + 2u * WG] = lo1;
+  tile[tid + 3u * WG] = hi1;
+  workgroupBarrier(); // the sums of all slices are complete
+  if (tid / (TX * TY) == (i / 2u) % SLICES) {
+    var a = vec4<f32>(0.0);
+    var b = vec4<f32>(0.0);
+    var c = vec4<f32>(0.0);
+    var d = vec4<f32>(0.0);
+    for (var s = local; s < WG; s += TX * TY) {
+      a += tile[s];
+      b += tile[s + WG];
+      c += tile[s + 2u * WG];
+      d += tile[s + 3u * WG];
+    }
+    put8(wg, m, tx, a, b);
+    put8(wg, m + TY, tx, c, d);
+  }
+}
+
+@compute @workgroup_size(WG)
+fn matmul_tile(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
+  let m0 = wg.y * TILE_M;
+  if (m0 >= step.rows) { // the same for the whole workgroup
+    return;
+  }
+  let all = p.k / 8u;
+  let first = wg.z * p.octets;
+  let end = min(first + p.octets, all);
+
+  // What this invocation loads: octet load_c of line load_r, of w and, if there are so many lines, of x. Past the end of a part it
+  // loads what is there and multiplies by 0: without branches the loads can wait while sums go on.
+  let load_r = tid / LINE_OCTETS;
+  let load_c = tid % LINE_OCTETS;
+  let w_octet = row_of(wg.x, load_r) * all;
+  let x_vec = min(m0 + min(load_r, TILE_M - 1u), step.rows - 1u) * (p.x_stride / 4u);
+  let at0 = place(load_r, 2u * load_c);
+  let at1 = place(load_r, 2u * load_c + 1u);
+  var o = first + load_c;
+  var here = min(o, all - 1u);
+  var s = weight_scale(w_octet + here);
+  var next_w = weight_octet(w_octet + here, s.y);
+  var next_scale = select(0.0, s.x, o < end);
+  var next_a = x[x_vec + 2u * here];
+  var next_b = x[x_vec + 2u * here + 1u];
+
+  let local = tid % (TX * TY);
+  let c0 = tid / (TX * TY) * SHARE;
+  let tx = local % TX;
+  let ty = local / TX;
+  var a0 = vec4<f32>(0.0);
+  var a1 = vec4<f32>(0.0);
+  var a2 = vec4<f32>(0.0);
+  var a3 = vec4<f32>(0.0);
+  var a4 = vec4<f32>(0.0);
+  var a5 = vec4<f32>(0.0);
+  var a6 = vec4<f32>(0.0);
+  var a7 = vec4<f32>(0.0);
+  var b0 = vec4<f32>(0.0);
+  var b1 = vec4<f32>(0.0);
+  var b2 = vec4<f32>(0.0);
+  var b3 = vec4<f32>(0.0);
+  var b4 = vec4<f32>(0.0);
+  var b5 = vec4<f32>(0.0);
+  var b6 = vec4<f32>(0.0);
+  var b7 = vec4<f32>(0.0);
+  for (var at = first; at < end; at += LINE_OCTETS) {
+    tile[TILE_W + at0] = next_scale * next_w.a;
+    tile[TILE_W + at1] = next_scale * next_w.b;
+    if (load_r < TILE_M) {
+      tile[at0] = next_a;
+      tile[at1] = next_b;
+    }
+    workgroupBarrier(); // the lines are complete before any invocation reads them
+    o += LINE_OCTETS;
+    here = min(o, all - 1u);
+    s = weight_scale(w_octet + here);
+    next_w = weight_octet(w_octet + here, s.y);
+    next_scale = select(0.0, s.x, o < end);
+    next_a = x[x_vec + 2u * here];
+    next_b = x[x_vec + 2u * here + 1u];
+    for (var i = 0u; i < SHARE; i += 1u) {
+      let pw = TILE_W + place(tx, c0 + i);
+      let px = place(ty, c0 + i);
+      let lo = turn(tile[pw], tile[pw + TX * VECS], tile[pw + 2u * TX * VECS], tile[pw + 3u * TX * VECS]);
+      let hi = turn(tile[pw + 4u * TX * VECS], tile[pw + 5u * TX * VECS], tile[pw + 6u * TX * VECS], tile[pw + 7u * TX * VECS]);
+      let v0 = tile[px];
+      let v1 = tile[px + TY * VECS];
+      let v2 = tile[px + 2u * TY * VECS];
+      let v3 = tile[px + 3u * TY * VECS];
+      a0 = mac(a0, v0, lo);
+      b0 = mac(b0, v0, hi);
+      a1 = mac(a1, v1, lo);
+      b1 = mac(b1, v1, hi);
+      a2 = mac(a2, v2, lo);
+      b2 = mac(b2, v2, hi);
+      a3 = mac(a3, v3, lo);
+      b3 = mac(b3, v3, hi);
+      if (TM == 8u) {
+        let v4 = tile[px + 4u * TY * VECS];
+        let v5 = tile[px + 5u * TY * VECS];
+        let v6 = tile[px + 6u * TY * VECS];
+        let v7 = tile[px + 7u * TY * VECS];
+        a4 = mac(a4, v4, lo);
+        b4 = mac(b4, v4, hi);
+        a5 = mac(a5, v5, lo);
+        b5 = mac(b5, v5, hi);
+        a6 = mac(a6, v6, lo);
+        b6 = mac(b6, v6, hi);
+        a7 = mac(a7, v7, lo);
+        b7 = mac(b7, v7, hi);
+      }
+    }
+    workgroupBarrier(); // all have read the lines before they are overwritten
+  }
+  finish(wg, tid, 0u, a0, b0, a1, b1);
+  finish(wg, tid, 2u, a2, b2, a3, b3);
+  if (TM == 8u) {
+    finish(wg, tid, 4u, a4, b4, a5, b5);
+    finish(wg, tid, 6u, a6, b6, a7, b7);
+  }
+}
