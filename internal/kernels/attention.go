@@ -65,6 +65,7 @@ func (s *Set) attnChoice(a *AttentionArgs) (func(rows int) []*dispatch, error) {
 	if s.tuning.BarrierFree {
 		return s.attnSerial(a)
 	}
+	s.reserve(s.tuning.attentionScratch(ScratchShape{Rows: a.Rows, Heads: a.Heads, HeadDim: a.HeadDim, MaxBlocks: a.MaxBlocks}))
 	type choice struct {
 		name string
 		upTo int

@@ -404,3 +404,10 @@ func (s *Set) later(size int64, finish func(scratch gpu.Buffer) error) {
 	s.scratchSize = max(s.scratchSize, size)
 	s.unfinished = append(s.unfinished, finish)
 }
+
+// reserve sees to it that the scratch buffer has at least size bytes, so that it is as large whichever variants were chosen.
+func (s *Set) reserve(size int64) {
+	if size > 0 {
+		s.later(size, func(gpu.Buffer) error { return nil })
+	}
+}

@@ -96,6 +96,7 @@ func (s *Set) linearChoice(a *LinearArgs) (func(rows int) []*dispatch, error) {
 	if s.tuning.UniformX && a.UniformX && a.XStride == a.W.K && uniformRows(a.W.K) > 0 {
 		return s.thenGate(a, s.matmulUniform)
 	}
+	s.reserve(s.tuning.linearScratch([]LinearShape{{a.Rows, a.W.Rows, a.W.K}}))
 	variants := s.linearVariants(a)
 	recorded := map[string][]*dispatch{}
 	for _, v := range variants {
@@ -171,7 +172,7 @@ func (s *Set) linearDispatches(a *LinearArgs, v variant) ([]*dispatch, error) {
 			return nil, err
 		}
 		list, finish = append(list, last), append(finish, bind)
-		s.later(tilePartsBytes, func(scratch gpu.Buffer) error {
+		s.later(0, func(scratch gpu.Buffer) error {
 			for _, f := range finish {
 				if err := f(scratch); err != nil {
 					return err

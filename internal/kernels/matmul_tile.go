@@ -30,16 +30,30 @@ const (
 	// tileWorkgroups are wanted at the least; a GPU of 132 processors has two for each then.
 	tileWorkgroups = 264
 	tileMostGroups = 8 * tileWorkgroups // more say nothing
-	tileLeastK     = 128                // inputs of a part
-	tilePartsBytes = 16 << 20           // of partial sums
+	tileMostParts  = 16
+	tileLeastK     = 128      // inputs of a part
+	tileWhole      = 8192     // outputs for which K is never cut: there are enough workgroups
+	tilePartsBytes = 16 << 20 // of partial sums
 )
 
-// tileParts lists the numbers of parts that K may be cut into for rows rows, the one that suits most devices first.
+// tilePartsMost is the room for partial sums that a layer reserves, whichever variants are chosen.
+func tilePartsMost(rows, n, k int) int64 {
+	parts := 1
+	for 2*parts <= tileMostParts && k/(2*parts) >= tileLeastK {
+		parts *= 2
+	}
+	if parts == 1 || n >= tileWhole || rows <= FusedRows {
+		return 0
+	}
+	return min(tilePartsBytes, 4*int64(parts)*int64(rows)*int64(n))
+}
+
+// parts lists the numbers of parts that K may be cut into for rows rows, the one that suits most devices first.
 func (t tileShape) parts(rows, n, k int) []int {
 	groups := ceil(n, t.n()) * ceil(rows, t.m())
 	list := []int{1}
 	best := 0
-	for parts := 2; parts <= 16; parts *= 2 {
+	for parts := 2; parts <= tileMostParts && n < tileWhole && rows > FusedRows; parts *= 2 {
 		if groups*parts > tileMostGroups || k/parts < tileLeastK || 4*parts*rows*n > tilePartsBytes {
 			break
 		}

@@ -4,6 +4,7 @@ package kernels
 type ScratchShape struct {
 	Rows, Heads, HeadDim, MaxBlocks int // of Attention
 	LogitRows, Limit                int // of Argmax, TopK and Sample
+	Linears                         []LinearShape
 }
 
 // FixedBytes is what a Set allocates whatever its ops are: the first slots for Params, which no model so far outgrows
@@ -12,12 +13,15 @@ const FixedBytes = slotsPerArena*slotBytes + dummyBytes
 
 const dummyBytes = 16
 
-// ScratchBytes is what the scratch buffer that Compile makes for such ops has at most, in bytes. Ops share it, so it is that of
+// LinearShape bounds a Linear: most rows, outputs and inputs.
+type LinearShape struct{ Rows, N, K int }
+
+// ScratchBytes is the size of the scratch buffer that Compile makes for such ops, in bytes. Ops share it, so it is that of
 // the one that needs most.
 func (t Tuning) ScratchBytes(s ScratchShape) int64 {
 	return max(
 		t.attentionScratch(s),
-		t.linearScratch(),
+		t.linearScratch(s.Linears),
 		argmaxScratch(s.LogitRows, s.Limit),
 		t.topKScratch(s.LogitRows, s.Limit),
 		sampleScratch(s.LogitRows, s.Limit),
@@ -38,9 +42,12 @@ func (t Tuning) attentionScratch(s ScratchShape) int64 {
 }
 
 // linearScratch is the part of Linear.
-func (t Tuning) linearScratch() int64 {
+func (t Tuning) linearScratch(list []LinearShape) (size int64) {
 	if t.BarrierFree || t.Deterministic {
 		return 0 // K is never cut
 	}
-	return tilePartsBytes
+	for _, l := range list {
+		size = max(size, tilePartsMost(l.Rows, l.N, l.K))
+	}
+	return size
 }

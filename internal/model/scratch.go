@@ -45,6 +45,19 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	return sum, largest
 }
 
+// LinearShapes are those of the linear layers of a step.
+func LinearShapes(cfg *weights.Config, s Shape) []kernels.LinearShape {
+	q, kv, hidden := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim, cfg.HiddenSize
+	list := []kernels.LinearShape{{Rows: s.MaxTokens, N: q + 2*kv, K: hidden}, {Rows: s.MaxTokens, N: hidden, K: q}, {Rows: s.MaxLogits, N: cfg.VocabSize, K: hidden}}
+	for _, n := range widths(cfg) {
+		list = append(list, kernels.LinearShape{Rows: s.MaxTokens, N: 2 * n, K: hidden}, kernels.LinearShape{Rows: s.MaxTokens, N: hidden, K: n})
+	}
+	if cfg.MoE != nil {
+		list = append(list, kernels.LinearShape{Rows: s.MaxTokens, N: cfg.MoE.NumExperts, K: hidden})
+	}
+	return list
+}
+
 // inputBytes is the size of a buffer that linear layers read rows rows of, of any of the given widths.
 func inputBytes(rows int, widths ...int) (size int64) {
 	for _, n := range widths {

@@ -169,7 +169,7 @@ func (s *sizes) scratch(blocks int) int64 {
 	back := 4 * int64(s.MaxLogits) * int64(s.Config.VocabSize+1+2+2*model.TopK) // logits, ids and candidates to read
 	own := s.Tuning.ScratchBytes(kernels.ScratchShape{
 		Rows: s.MaxTokens, Heads: s.Config.NumHeads, HeadDim: s.Config.HeadDim, MaxBlocks: shape.MaxBlocksPerSeq,
-		LogitRows: s.MaxLogits, Limit: s.NumTokens,
+		LogitRows: s.MaxLogits, Limit: s.NumTokens, Linears: model.LinearShapes(s.Config, shape),
 	})
 	return forward + back + own + kernels.FixedBytes
 }
