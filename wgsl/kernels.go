@@ -160,6 +160,7 @@ func Kernels() []Kernel {
 		},
 		{Name: "moe_combine", Bindings: bindings("shares", "parts", "y!"), Tuning: []string{"WG"}, Ref: "CombineExperts"},
 		{Name: "argmax_partial", Bindings: bindings("logits", "partial!"), Tuning: []string{"WG"}, Ref: "Argmax"},
+		{Name: "argmax_blocks", Bindings: bindings("logits", "partial!"), Ref: "Argmax"},
 		{Name: "argmax_reduce", Bindings: bindings("partial", "ids!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{
 			Name: "argmax_advance", Bindings: bindings(append([]string{"partial", "stops", "block_tables", "ids!"}, row...)...),

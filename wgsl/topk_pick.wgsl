@@ -142,7 +142,7 @@ fn topk_pick(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg:
   for (var size = 2u; size <= SLICES; size *= 2u) {
     for (var gap = size / 2u; gap > 0u; gap /= 2u) {
       workgroupBarrier(); // the round before is complete
-      let i = tid / gap * 2u * gap + tid % gap;
+      let i = 2u * (tid & ~(gap - 1u)) + (tid & (gap - 1u));
       let a = slices[i];
       let b = slices[i + gap];
       if (before(b, a) == ((i & size) == 0u)) {
@@ -173,18 +173,25 @@ fn topk_pick(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg:
       last = vec2<u32>(order(bitcast<u32>(o - (1.0e-4 + 1.0e-6 * abs(o)))), NONE);
     }
   }
-  // Eight invocations a group; each has four groups of a slice at a time, whose logits it waits for together.
+  // Eight invocations a group; each has eight groups of a slice at a time, whose logits it waits for together.
   for (var j = tid / GROUP; j * per < all; j += WG / GROUP) {
     let first = place(j * per, per) + tid % GROUP;
     let stride = p.parts * GROUP;
-    let end = p.limit - 1u;
-    for (var id = first; id < p.limit; id += 4u * stride) {
+    for (var id = first; id < p.limit; id += 8u * stride) {
       let t = vec4<u32>(id, id + stride, id + 2u * stride, id + 3u * stride);
-      let found = vec4<u32>(logits[base + t.x], logits[base + min(t.y, end)], logits[base + min(t.z, end)], logits[base + min(t.w, end)]);
-      collect(draw, last, found.x, t.x);
-      collect(draw, last, found.y, t.y);
-      collect(draw, last, found.z, t.z);
-      collect(draw, last, found.w, t.w);
+      let u = t + vec4<u32>(4u * stride);
+      let a = base + min(t, vec4<u32>(p.limit - 1u));
+      let b = base + min(u, vec4<u32>(p.limit - 1u));
+      let x = vec4<u32>(logits[a.x], logits[a.y], logits[a.z], logits[a.w]);
+      let y = vec4<u32>(logits[b.x], logits[b.y], logits[b.z], logits[b.w]);
+      collect(draw, last, x.x, t.x);
+      collect(draw, last, x.y, t.y);
+      collect(draw, last, x.z, t.z);
+      collect(draw, last, x.w, t.w);
+      collect(draw, last, y.x, u.x);
+      collect(draw, last, y.y, u.y);
+      collect(draw, last, y.z, u.z);
+      collect(draw, last, y.w, u.w);
     }
   }
   workgroupBarrier(); // all are collected

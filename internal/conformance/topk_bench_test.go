@@ -22,7 +22,7 @@ func BenchmarkPick(b *testing.B) {
 		p := newPicks(b, dev, rows)
 		for _, name := range []string{
 			"argmax", "argmax_advance", "topk", "topk_slices", "topk_pick", "topk_race", "topk_race_slices", "topk_race_pick", "topk_reduce", "sample",
-			"sample_race", "advance", "penalize",
+			"sample_race", "sample_mass", "advance", "penalize",
 		} {
 			b.Run(fmt.Sprintf("%s/M%d", name, rows), func(b *testing.B) {
 				fewer, more := p.program(b, p.ops[name], 5), p.program(b, p.ops[name], 25)
@@ -129,6 +129,13 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 			Rows: rows, K: sample.DeviceTopK, Limit: limit, Top: a.Top, Sums: a.Sums, Samplers: samplers(topP), Draws: a.Draws, IDs: ids, Step: step,
 		})
 		add([]string{"sample", "sample_race"}[race], op, err)
+		if race == 1 {
+			op, err = set.Sample(kernels.SampleArgs{
+				Rows: rows, K: sample.DeviceTopK, Limit: limit, Top: a.Top, Sums: a.Sums, Samplers: samplers(0x3F4CCCCD), Draws: draws(1), IDs: ids,
+				Logits: all, Vocab: vocab, Step: step,
+			})
+			add("sample_mass", op, err)
+		}
 	}
 	counts, flags := make([]uint32, rows*vocab), make([]uint32, 4*rows)
 	for m := range rows {

@@ -20,10 +20,16 @@ type (
 	argmaxReduceParams  struct{ Parts, Pad0, Pad1, Pad2 uint32 }
 )
 
-const argmaxParts = 1024 // slices of a row
+// How rows are cut into slices.
+const (
+	argmaxParts = 1024 // at most, for argmax_partial
+	argmaxBlock = 2048 // ids, for argmax_blocks
+)
 
 // argmaxScratch is the size of the best (f32, u32) of each slice of rows rows.
-func argmaxScratch(rows, limit int) int64 { return 8 * int64(rows) * int64(min(argmaxParts, limit)) }
+func argmaxScratch(rows, limit int) int64 {
+	return 8 * int64(rows) * int64(max(min(argmaxParts, limit), ceil(limit, argmaxBlock)))
+}
 
 // Argmax finds the most likely id of each row.
 func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
@@ -35,6 +41,10 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	c.positive("Vocab", a.Vocab)
 	c.want(a.Limit >= 1 && a.Limit <= a.Vocab, "Limit is %d of %d", a.Limit, a.Vocab)
 	c.want(a.Limit <= argmaxParts*maxLoop, "Limit is %d, more than %d", a.Limit, argmaxParts*maxLoop)
+	name, parts := "argmax_blocks", ceil(a.Limit, argmaxBlock)
+	if s.tuning.BarrierFree {
+		name, parts = "argmax_partial", min(argmaxParts, a.Limit)
+	}
 	c.buffer("Logits", a.Logits, a.Rows*a.Vocab)
 	c.buffer("IDs", a.IDs, a.Rows)
 	if a.Advance != nil {
@@ -46,7 +56,7 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	partial, err := s.pipeline("argmax_partial", nil, nil)
+	partial, err := s.pipeline(name, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +64,10 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := min(argmaxParts, a.Limit)
-	first := &dispatch{pipeline: partial, grid: s.elementwise(parts, elementWG)}
+	first := &dispatch{pipeline: partial, grid: func(rows int) [3]uint32 { return s.rowEach(rows * parts) }}
+	if s.tuning.BarrierFree {
+		first.grid = s.elementwise(parts, elementWG)
+	}
 	second := &dispatch{pipeline: reduce, grid: s.rowEach}
 	s.later(argmaxScratch(a.Rows, a.Limit), func(scratch gpu.Buffer) (err error) {
 		params := argmaxPartialParams{Vocab: uint32(a.Vocab), Limit: uint32(a.Limit), Parts: uint32(parts)}

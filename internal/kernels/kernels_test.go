@@ -27,7 +27,7 @@ var paramsOf = map[string]any{
 	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
 	"moe_route": routeParams{}, "moe_group": groupParams{}, "moe_matvec": expertParams{}, "moe_matmul": expertParams{},
 	"moe_serial": expertParams{}, "moe_combine": combineParams{},
-	"argmax_partial": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
+	"argmax_partial": argmaxPartialParams{}, "argmax_blocks": argmaxPartialParams{}, "argmax_reduce": argmaxReduceParams{},
 	"argmax_advance": argmaxAdvanceParams{}, "advance": advanceParams{},
 	"sample": sampleParams{}, "penalize": penalizeParams{}, "sample_mass": topKParams{},
 	"topk_slices": topKParams{}, "topk_pick": topKParams{},

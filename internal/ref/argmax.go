@@ -19,17 +19,27 @@ type ArgmaxPartialArgs struct {
 	Vocab   int       // elements of a row of Logits
 	Limit   int       // only ids below this one take part
 	Parts   int       // slices of a row
+	Block   int       // ids of a slice, neighbours; 0: see ArgmaxPartial
 	Logits  []float32 // [M, Vocab]
 	Partial []Best    // [M, Parts]
 }
 
 // ArgmaxPartial finds the best id of each slice of the rows lo..hi-1. Slice p holds the ids p, p+Parts, p+2*Parts and so
-// on below Limit.
+// on below Limit, or the Block ids from p*Block on.
 func ArgmaxPartial(a *ArgmaxPartialArgs, lo, hi int) {
 	for m := lo; m < hi; m++ {
 		logits := a.Logits[m*a.Vocab:][:a.Limit]
 		for p := range a.Parts {
-			a.Partial[m*a.Parts+p] = best(logits, p, a.Parts)
+			if a.Block == 0 {
+				a.Partial[m*a.Parts+p] = best(logits, p, a.Parts)
+				continue
+			}
+			first := min(p*a.Block, a.Limit)
+			b := best(logits[first:min(first+a.Block, a.Limit)], 0, 1)
+			if b.ID < emptyID {
+				b.ID += uint32(first)
+			}
+			a.Partial[m*a.Parts+p] = b
 		}
 	}
 }

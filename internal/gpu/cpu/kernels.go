@@ -87,6 +87,7 @@ var kernels = map[string]kernel{
 	"moe_serial":         {layout(4, 1), moeSerial},
 	"moe_combine":        {layout(2, 1), moeCombine},
 	"argmax_partial":     {layout(1, 1), argmaxPartial},
+	"argmax_blocks":      {layout(1, 1), argmaxBlocks},
 	"argmax_reduce":      {layout(1, 1), argmaxReduce},
 	"argmax_advance":     {layout(3, 5), argmaxAdvance},
 	"advance":            {layout(3, 4), advance},
@@ -242,8 +243,13 @@ func gatherColumns(consts) ([]phase, error) {
 	}), nil
 }
 
-func argmaxPartial(consts) ([]phase, error) {
-	var a ref.ArgmaxPartialArgs
+func argmaxPartial(consts) ([]phase, error) { return argmaxPartialOf(0), nil }
+
+func argmaxBlocks(consts) ([]phase, error) { return argmaxPartialOf(2048), nil }
+
+// argmaxPartialOf has slices of block ids each, or, if that is 0, of every parts-th id.
+func argmaxPartialOf(block int) []phase {
+	a := ref.ArgmaxPartialArgs{Block: block}
 	return rowwise(a, ref.ArgmaxPartial, func(a *ref.ArgmaxPartialArgs, v *views) (int, int) {
 		a.Vocab, a.Limit, a.Parts = v.dim(0, "vocab"), v.dim(1, "limit"), v.count(2, "parts")
 		if a.Limit == 0 || a.Limit > a.Vocab {
@@ -258,7 +264,7 @@ func argmaxPartial(consts) ([]phase, error) {
 			v.fail("partial: %d elements, %d needed", len(a.Partial), v.rows*a.Parts)
 		}
 		return v.rows, a.Vocab
-	}), nil
+	})
 }
 
 func argmaxReduce(consts) ([]phase, error) {
