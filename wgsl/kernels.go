@@ -174,10 +174,6 @@ func Kernels() []Kernel {
 			Name: "topk_partial", Bindings: bindings("draws", "logits", "partial!"),
 			Tuning: []string{"WG"}, Libs: topk, Ref: "TopKPartial",
 		},
-		{
-			Name: "topk_reduce", Bindings: bindings("draws", "logits", "partial", "top!", "sums!"),
-			Tuning: []string{"WG"}, Libs: topk, Ref: "TopKReduce",
-		},
 		{Name: "topk_slices", Bindings: bindings("draws", "logits", "partial!"), Libs: topk, Ref: "TopKPartial"},
 		{Name: "topk_pick", Bindings: bindings("draws", "logits", "partial", "top!", "sums!"), Libs: topk, Ref: "TopKReduce"},
 		{

@@ -1,4 +1,4 @@
-// sample: chooses each row's token from what topk_reduce left, and says what candidates the next step wants.
+// sample: chooses each row's token from what topk_pick left, and says what candidates the next step wants.
 //
 //   ids[m] = the token that comes first in a race of those that top_k, min_p and top_p leave of top[m]; at temperature 0 top[m,0];
 //            0xFFFFFFFF where a logit is a NaN or +infinity, 0xFFFFFFFE where the candidates, in f32, do not prove which it is

@@ -1,4 +1,4 @@
-// topk_partial: the best candidate of each slice of a row, and its share of the softmax; topk_reduce picks the best K.
+// topk_partial: the best candidate of each slice of a row, and its share of the softmax; topk_reduce_serial picks the best K.
 //
 //   partial[m,i] = (order of the best token, its id, order of the largest logit, bits of sum exp((logit - largest) / T))
 //
@@ -24,7 +24,7 @@ struct Params {
   vocab: u32, // elements of a row of logits
   limit: u32, // ids that take part, at most vocab
   parts: u32, // slices of a row, at most limit
-  k: u32,     // candidates of a row, for topk_reduce
+  k: u32,     // candidates of a row, for topk_reduce_serial
 }
 
 struct Step {

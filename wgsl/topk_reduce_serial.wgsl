@@ -1,9 +1,11 @@
-// topk_reduce_serial: topk_reduce without barriers, for software adapters: one invocation a row.
+// topk_reduce_serial: the K best candidates of each row from the slices of topk_partial: one invocation a row, without barriers.
 //
 //   top[m,j]  = (bits of the logit, id) of the j-th best token; (0, 0xFFFFFFFF) where there are no more
 //   sums[m]   = (bits of the largest logit, bits of sum over ids < limit of exp((logit - largest) / T))
 //
-// As topk_reduce. Slices lie in groups, slice i in group i mod 32, so that not all are looked at for each token. Of each
+// The best token is the best one of some slice. When it is taken, what is best of the rest of its slice is looked up in the
+// logits, and so on: K times. With a NaN in the row the largest logit is a NaN, and there are no tokens. Of a race, and where
+// the largest logit is infinite, the sum is 0. Slices lie in groups, slice i in group i mod 32, so that not all are looked at for each token. Of each
 // slice, partial keeps the best token that is not taken, and a bit for each of its tokens that says whether it is.
 //
 // Shapes   M rows

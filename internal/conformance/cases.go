@@ -235,8 +235,6 @@ func Cases(level Level) []Case {
 	add("advance", nil, advanceCase)
 	add("topk", &forceMatmul, topKCase)
 	add("topk/race", &forceMatmul, topKRaceCase)
-	add("topk_reduce", &topKReduce, topKCase)
-	add("topk_reduce/race", &topKReduce, topKRaceCase)
 	add("topk_serial", &serialMatmul, topKCase)
 	add("topk_serial/race", &serialMatmul, topKRaceCase)
 	add("sample", nil, sampleCase)

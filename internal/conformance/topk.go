@@ -128,10 +128,3 @@ func clearRace(d *ref.Draw, row []float32, k int) bool {
 	}
 	return true
 }
-
-// topKReduce has the kernel that takes one candidate after the other.
-var topKReduce = kernels.Tuning{MatmulRows: 1, PrefillRows: 1, Workgroups: 1024, Choices: map[string]string{
-	"topk 1 of 1": "reduce", "topk 64 of 63": "reduce", "topk 64 of 65": "reduce", "topk 128 of 1024": "reduce",
-	"topk 5 of 2400": "reduce", "topk 128 of 5000": "reduce", "topk 64 of 101304": "reduce", "topk 64 of 64": "reduce",
-	"topk 8 of 2400": "reduce", "topk 16 of 101304": "reduce",
-}}

@@ -21,7 +21,7 @@ func BenchmarkPick(b *testing.B) {
 	for _, rows := range []int{1, 8, 32, 128} {
 		p := newPicks(b, dev, rows)
 		for _, name := range []string{
-			"argmax", "argmax_advance", "topk", "topk_slices", "topk_pick", "topk_race", "topk_race_slices", "topk_race_pick", "topk_reduce", "sample",
+			"argmax", "argmax_advance", "topk", "topk_slices", "topk_pick", "topk_race", "topk_race_slices", "topk_race_pick", "sample",
 			"sample_race", "sample_mass", "advance", "penalize",
 		} {
 			b.Run(fmt.Sprintf("%s/M%d", name, rows), func(b *testing.B) {
@@ -90,9 +90,6 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 		BlockTables: buffer(make([]uint32, rows*maxBlocks)), Tokens: buffer(make([]uint32, 4*rows)), Ring: buffer(make([]uint32, 64*rows)), Step: step,
 	}
 	set := kernels.New(dev)
-	slow := kernels.TuningFor(dev.Info())
-	slow.Choices = map[string]string{fmt.Sprintf("topk %d of %d", k, limit): "reduce"}
-	old := kernels.NewTuned(dev, slow)
 	add := func(name string, op kernels.Op, err error) {
 		if err != nil {
 			b.Fatal(err)
@@ -121,10 +118,6 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 		both := op
 		p.ops[name+"_slices"] = func() []gpu.Command { return both.Record(rows)[:1] }
 		p.ops[name+"_pick"] = func() []gpu.Command { return both.Record(rows)[1:] }
-		if race == 0 {
-			op, err = old.TopK(a)
-			add("topk_reduce", op, err)
-		}
 		op, err = set.Sample(kernels.SampleArgs{
 			Rows: rows, K: sample.DeviceTopK, Limit: limit, Top: a.Top, Sums: a.Sums, Samplers: samplers(topP), Draws: a.Draws, IDs: ids, Step: step,
 		})
@@ -153,12 +146,10 @@ func newPicks(b *testing.B, dev gpu.Device, rows int) *picks {
 		Listed: buffer(make([]uint32, 2*rows)), Counts: buffer(counts), Logits: all, Step: step,
 	})
 	add("penalize", op, err)
-	for _, s := range []*kernels.Set{set, old} {
-		if err := s.Compile(b.Context(), nil); err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(s.Release)
+	if err := set.Compile(b.Context(), nil); err != nil {
+		b.Fatal(err)
 	}
+	b.Cleanup(set.Release)
 	return p
 }
 

@@ -31,7 +31,7 @@ var paramsOf = map[string]any{
 	"argmax_advance": argmaxAdvanceParams{}, "advance": advanceParams{},
 	"sample": sampleParams{}, "penalize": penalizeParams{}, "sample_mass": topKParams{},
 	"topk_slices": topKParams{}, "topk_pick": topKParams{},
-	"topk_partial": topKParams{}, "topk_reduce": topKParams{}, "topk_reduce_serial": topKParams{},
+	"topk_partial": topKParams{}, "topk_reduce_serial": topKParams{},
 }
 
 func TestParamsMatchTheTexts(t *testing.T) {

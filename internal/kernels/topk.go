@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -51,7 +50,7 @@ func (t Tuning) topKWay(limit int) topKWay {
 
 // topKScratch is the size of what topk_partial leaves of each slice of rows rows.
 func (t Tuning) topKScratch(rows, limit int) int64 {
-	return 16 * int64(rows) * int64(max(t.topKWay(limit).parts, 1024))
+	return 16 * int64(rows) * int64(t.topKWay(limit).parts)
 }
 
 // TopK finds the best candidates of each row for a sampler.
@@ -65,9 +64,6 @@ func (s *Set) TopK(a TopKArgs) (Op, error) {
 	c.want(a.K >= 1 && a.K <= MaxTopK, "K is %d, not 1 to %d", a.K, MaxTopK)
 	c.want(a.Limit >= 1 && a.Limit <= a.Vocab, "Limit is %d of %d", a.Limit, a.Vocab)
 	way := s.tuning.topKWay(a.Limit)
-	if !s.tuning.BarrierFree && s.choose(fmt.Sprintf("topk %d of %d", a.K, a.Limit), "pick", "reduce") == "reduce" {
-		way = topKWay{"topk_partial", "topk_reduce", min(1024, a.Limit), 1024 * maxLoop, 1, elementWG, 1}
-	}
 	c.want(a.Limit <= way.most, "Limit is %d, more than %d", a.Limit, way.most)
 	c.buffer("Logits", a.Logits, a.Rows*a.Vocab)
 	c.buffer("Draws", a.Draws, a.Rows*DrawBytes/4)

@@ -95,7 +95,6 @@ var kernels = map[string]kernel{
 	"sample_mass":        {layout(5, 1), sampleMass},
 	"sample":             {layout(3, 3), sample},
 	"topk_partial":       {layout(2, 1), topKPartial},
-	"topk_reduce":        {layout(3, 2), topKReduce},
 	"topk_slices":        {layout(2, 1), topKSlices},
 	"topk_pick":          {layout(3, 2), topKPick},
 	"topk_reduce_serial": {layout(2, 3), topKReduce},

@@ -35,7 +35,7 @@ func topKReduce(consts) ([]phase, error) { return topKReduceOf(1), nil }
 func topKPick(consts) ([]phase, error) { return topKReduceOf(topKGroup), nil }
 
 func topKReduceOf(group int) []phase {
-	var partial []ref.Slice // ref changes it, but topk_reduce may only read its own
+	var partial []ref.Slice // ref changes it, but topk_pick may only read its own
 	return rowwise(ref.TopKArgs{Group: group}, ref.TopKReduce, func(a *ref.TopKArgs, v *views) (int, int) {
 		topKArgs(v, a)
 		partial = append(partial[:0], a.Partial...)
