@@ -173,6 +173,20 @@ type Profiler interface {
 	Profile(ctx context.Context, p Program, repeat int) ([]int64, error)
 }
 
+// Compiler is implemented by devices that compile while they are used for other things: weights arrive meanwhile.
+type Compiler interface {
+	// StartPipelines begins what NewPipelines does. One build is under way at a time. An error of another call may then be that
+	// of a kernel; the build's Wait says so.
+	StartPipelines(descs []PipelineDesc) (Build, error)
+}
+
+// Build is a compilation that has begun.
+type Build interface {
+	// Wait returns the pipelines, in the order of their descriptions, when all are made. done is as that of NewPipelines.
+	// Wait is called exactly once, also to give the build up: with a context that has ended it frees what was made and returns ctx.Err().
+	Wait(ctx context.Context, done func(label string)) ([]Pipeline, error)
+}
+
 // Blob is a run of bytes that may live outside the Go heap (an ArrayBuffer in the browser, a mapped file).
 type Blob interface {
 	Size() int64

@@ -118,6 +118,8 @@ type Set struct {
 	choosable map[string][]string  // by key of an op: its variants, the default first
 	pipelines map[string]*pipeline // by kernel and constants
 	wanted    []*pipeline          // not compiled yet
+	build     gpu.Build            // that makes the first building of wanted; nil: none is under way
+	building  int
 	groups    []gpu.BindGroup
 
 	arena []gpu.Buffer           // Params, in slots
@@ -185,28 +187,52 @@ func (s *Set) Names() []string {
 // Pending is the number of pipelines that the next Compile will make.
 func (s *Set) Pending() int { return len(s.wanted) }
 
+// Start begins to compile what the ops built so far need, where the device can do so while it is used for other things. Compile
+// then waits for it.
+func (s *Set) Start() error {
+	c, ok := s.dev.(gpu.Compiler)
+	if !ok || len(s.wanted) == 0 || s.build != nil {
+		return nil
+	}
+	b, err := c.StartPipelines(s.descs())
+	if err != nil {
+		return fmt.Errorf("kernels: %w", err)
+	}
+	s.build, s.building = b, len(s.wanted)
+	return nil
+}
+
+func (s *Set) descs() []gpu.PipelineDesc {
+	descs := make([]gpu.PipelineDesc, len(s.wanted))
+	for i, p := range s.wanted {
+		descs[i] = p.desc
+	}
+	return descs
+}
+
 // Compile makes every pipeline that the ops built so far need and that has not been made yet. progress, if not nil, is told
 // how far it is.
 func (s *Set) Compile(ctx context.Context, progress func(done, total int)) error {
+	total, done := len(s.wanted), 0
+	tell := func(string) {
+		done++
+		if progress != nil {
+			progress(done, total)
+		}
+	}
+	if s.build != nil {
+		b, n := s.build, s.building
+		s.build, s.building = nil, 0
+		made, err := b.Wait(ctx, tell)
+		if err := s.take(made, n, err); err != nil {
+			return err
+		}
+	}
 	if len(s.wanted) > 0 {
-		descs := make([]gpu.PipelineDesc, len(s.wanted))
-		for i, p := range s.wanted {
-			descs[i] = p.desc
+		made, err := s.dev.NewPipelines(ctx, s.descs(), tell)
+		if err := s.take(made, len(s.wanted), err); err != nil {
+			return err
 		}
-		done := 0
-		made, err := s.dev.NewPipelines(ctx, descs, func(string) {
-			done++
-			if progress != nil {
-				progress(done, len(descs))
-			}
-		})
-		if err != nil {
-			return fmt.Errorf("kernels: %w", err)
-		}
-		for i, p := range s.wanted {
-			p.made = made[i]
-		}
-		s.wanted = nil
 	}
 	if len(s.unfinished) == 0 {
 		return nil
@@ -220,6 +246,18 @@ func (s *Set) Compile(ctx context.Context, progress func(done, total int)) error
 		}
 	}
 	s.unfinished = nil
+	return nil
+}
+
+// take gives the first n pipelines that are wanted what was made of them.
+func (s *Set) take(made []gpu.Pipeline, n int, err error) error {
+	if err != nil {
+		return fmt.Errorf("kernels: %w", err)
+	}
+	for i, p := range s.wanted[:n] {
+		p.made = made[i]
+	}
+	s.wanted = s.wanted[n:]
 	return nil
 }
 
@@ -239,6 +277,11 @@ func (s *Set) growScratch() error {
 
 // Release frees all that the ops hold. No op may be used after it.
 func (s *Set) Release() {
+	if s.build != nil {
+		given, up := context.WithCancel(context.Background())
+		up()
+		_, _ = s.build.Wait(given, nil) // frees what it has made
+	}
 	for _, g := range s.groups {
 		g.Release()
 	}

@@ -23,6 +23,17 @@ type loader struct {
 	formats map[quant.Format]int64
 	buffers []gpu.Buffer
 	report  func(done int64, name string)
+	pending []func(ctx context.Context) error // what fills buffers that have been made, in the order of the source
+}
+
+// later has fill called by Weights.Upload. Of models with an order of columns everything is filled at once: what a source says of
+// orders lies among the weights, which are to be read once and in order.
+func (l *loader) later(ctx context.Context, fill func(ctx context.Context) error) error {
+	if l.cfg.Reordered {
+		return fill(ctx)
+	}
+	l.pending = append(l.pending, fill)
+	return nil
 }
 
 // run is a stretch of rows of one tensor inside a part.
@@ -76,10 +87,13 @@ func (l *loader) stack(ctx context.Context, every int, names ...string) (kernels
 		}
 	}
 	for _, p := range parts {
-		if err := l.fill(ctx, p, w.K); err != nil {
+		if err := l.allocate(p, w.K); err != nil {
 			return w, err
 		}
 		w.Parts = append(w.Parts, p.Part)
+		if err := l.later(ctx, func(ctx context.Context) error { return l.fill(ctx, p, w.K) }); err != nil {
+			return w, err
+		}
 	}
 	return w, nil
 }
@@ -91,8 +105,8 @@ func last(parts []*part) *part {
 	return parts[len(parts)-1]
 }
 
-// fill allocates a part's buffers and uploads its rows.
-func (l *loader) fill(ctx context.Context, p *part, k int) (err error) {
+// allocate makes a part's buffers.
+func (l *loader) allocate(p *part, k int) (err error) {
 	rowBytes, scaleBytes := p.Format.RowBytes(k), p.Format.ScaleBytes(k)
 	padded := (int64(p.Rows)*int64(rowBytes) + 15) &^ 15 // kernels read 16 bytes at a time
 	if p.Data, err = l.buffer(p.runs[0].name, padded); err != nil {
@@ -104,6 +118,12 @@ func (l *loader) fill(ctx context.Context, p *part, k int) (err error) {
 		}
 	}
 	l.formats[p.Format] += int64(p.Rows) * int64(rowBytes+scaleBytes)
+	return nil
+}
+
+// fill uploads a part's rows.
+func (l *loader) fill(ctx context.Context, p *part, k int) error {
+	rowBytes, scaleBytes := p.Format.RowBytes(k), p.Format.ScaleBytes(k)
 	row := 0 // of the part
 	for _, r := range p.runs {
 		info, err := l.src.Info(r.name)
@@ -157,20 +177,33 @@ func (l *loader) upload(dst gpu.Buffer, offset int, seg weights.Segment, want in
 
 // vector loads a norm weight or the stacked biases of several matrices as f32. A name that the source lacks is an error.
 func (l *loader) vector(ctx context.Context, names ...string) (gpu.Buffer, error) {
-	var all []float32
+	size := 0
 	for _, name := range names {
-		v, err := l.src.Vector(ctx, name)
+		info, err := l.src.Info(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, v...)
+		size += info.K
 	}
-	buf, err := l.buffer(names[0], int64(4*len(all)))
+	buf, err := l.buffer(names[0], int64(4*size))
 	if err != nil {
 		return nil, err
 	}
-	l.loaded += int64(4 * len(all))
-	return buf, l.dev.WriteBuffer(buf, 0, gpu.Bytes(all))
+	return buf, l.later(ctx, func(ctx context.Context) error {
+		var all []float32
+		for _, name := range names {
+			v, err := l.src.Vector(ctx, name)
+			if err != nil {
+				return err
+			}
+			all = append(all, v...)
+		}
+		if len(all) != size {
+			return fmt.Errorf("model: BUG: source gave %d values of %s where it had announced %d", len(all), names[0], size)
+		}
+		l.loaded += int64(4 * size)
+		return l.dev.WriteBuffer(buf, 0, gpu.Bytes(all))
+	})
 }
 
 func (l *loader) buffer(label string, size int64) (gpu.Buffer, error) {

@@ -23,9 +23,10 @@ type Weights struct {
 	FinalNorm gpu.Buffer // [hidden] f32
 	LMHead    Linear     // [vocab, hidden]; over the same matrix as Embed when tied
 
-	Bytes   int64                  // on the device
+	Bytes   int64                  // uploaded so far
 	formats map[quant.Format]int64 // bytes by format
 	buffers []gpu.Buffer
+	loader  *loader // what is left to upload; nil when nothing is
 }
 
 // LayerWeights are those of one transformer block.
@@ -46,12 +47,26 @@ type MLP struct {
 }
 
 // LoadWeights puts a source's weights on a device. report is called as bytes arrive. When it fails nothing stays allocated.
-func LoadWeights(ctx context.Context, dev gpu.Device, src weights.Source, report func(done int64, name string)) (_ *Weights, err error) {
+func LoadWeights(ctx context.Context, dev gpu.Device, src weights.Source, report func(done int64, name string)) (*Weights, error) {
+	w, err := NewWeights(ctx, dev, src, report)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Upload(ctx); err != nil {
+		w.Release()
+		return nil, err
+	}
+	return w, nil
+}
+
+// NewWeights makes the buffers of a source's weights, so that ops can be built over them while Upload fills them. report is called
+// as bytes arrive. When it fails nothing stays allocated.
+func NewWeights(ctx context.Context, dev gpu.Device, src weights.Source, report func(done int64, name string)) (_ *Weights, err error) {
 	cfg := src.Config()
 	l := &loader{dev: dev, src: src, cfg: cfg, formats: map[quant.Format]int64{}, report: report}
-	w := &Weights{formats: l.formats}
+	w := &Weights{formats: l.formats, loader: l}
 	defer func() {
-		w.buffers, w.Bytes = l.buffers, l.loaded
+		w.buffers = l.buffers
 		if err != nil {
 			w.Release()
 		}
@@ -79,6 +94,20 @@ func LoadWeights(ctx context.Context, dev gpu.Device, src weights.Source, report
 	}
 	w.LMHead, err = l.linear(ctx, false, "lm_head")
 	return w, err
+}
+
+// Upload fills the buffers, in the order in which the source has them.
+func (w *Weights) Upload(ctx context.Context) error {
+	l := w.loader
+	w.loader = nil
+	for i, fill := range l.pending {
+		if err := fill(ctx); err != nil {
+			return err
+		}
+		l.pending[i] = nil
+	}
+	w.Bytes = l.loaded
+	return nil
 }
 
 // layer loads one transformer block.

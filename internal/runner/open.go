@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,27 +76,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	if err := r.planMemory(src, &c, tuning); err != nil {
 		return nil, err
 	}
-	total := src.Bytes()
-	r.weights, err = model.LoadWeights(ctx, dev, src, func(done int64, name string) { c.Progress("upload", done, total, name) })
-	if err != nil {
-		return nil, memoryError("weights", total, err)
-	}
-	if err := dev.Wait(ctx); err != nil {
-		return nil, memoryError("weights", total, err)
-	}
-	if err := r.allocate(&c); err != nil {
-		return nil, err
-	}
-	shape := model.Shape{
-		MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs, NumTokens: c.NumTokens,
-		MaxBlocksPerSeq: kvcache.NumBlocksFor(r.limits.MaxModelLen),
-	}
-	if r.fwd, err = model.NewForward(dev, r.set, r.cfg, r.weights, r.cache, shape); err != nil {
-		return nil, memoryError("scratch", r.desc.ScratchBytes, err)
-	}
-	r.in = newInputs(r.limits, r.fwd.MaxBlocksPerSeq)
-	err = r.set.Compile(ctx, func(done, total int) { c.Progress("compile", int64(done), int64(total), "") })
-	if err != nil {
+	if err := r.load(ctx, src, &c); err != nil {
 		return nil, err
 	}
 	r.desc.Kernels = r.set.Names()
@@ -105,6 +86,43 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	}
 	c.Progress("warmup", 1, 1, "")
 	return r, nil
+}
+
+// load puts the weights on the device and compiles what runs over them. Kernels need the shapes and formats of weights and not their
+// content, so they are compiled while the weights arrive: first all buffers are made, then ops are built and their kernels begun,
+// then the buffers are filled. Progress tells of the upload first and then of what is left to compile.
+func (r *Runner) load(ctx context.Context, src weights.Source, c *Config) (err error) {
+	total := src.Bytes()
+	report := func(done int64, name string) { c.Progress("upload", done, total, name) }
+	if r.weights, err = model.NewWeights(ctx, r.dev, src, report); err != nil {
+		return memoryError("weights", total, err)
+	}
+	if err := r.allocate(c); err != nil {
+		return err
+	}
+	shape := model.Shape{
+		MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs, NumTokens: c.NumTokens,
+		MaxBlocksPerSeq: kvcache.NumBlocksFor(r.limits.MaxModelLen),
+	}
+	if r.fwd, err = model.NewForward(r.dev, r.set, r.cfg, r.weights, r.cache, shape); err != nil {
+		return memoryError("scratch", r.desc.ScratchBytes, err)
+	}
+	r.in = newInputs(r.limits, r.fwd.MaxBlocksPerSeq)
+	if err := r.set.Start(); err != nil {
+		return err
+	}
+	err = r.weights.Upload(ctx)
+	if err == nil {
+		err = r.dev.Wait(ctx)
+	}
+	if errors.Is(err, gpu.ErrInvalid) {
+		err = cmp.Or(r.set.Compile(ctx, nil), err) // it may be a kernel's
+	}
+	if err != nil {
+		return memoryError("weights", total, err)
+	}
+	r.desc.Formats, r.desc.WeightBytes = r.weights.Formats(), r.weights.Bytes
+	return r.set.Compile(ctx, func(done, total int) { c.Progress("compile", int64(done), int64(total), "") })
 }
 
 // planMemory decides the length of a sequence and the number of blocks from the budget and the device's limits.
@@ -156,7 +174,6 @@ func (r *Runner) allocate(c *Config) (err error) {
 	}
 	r.ids = make([]int32, c.MaxLogits)
 	r.desc.Parameters, r.desc.ActiveParameters = weights.Parameters(r.cfg)
-	r.desc.Formats, r.desc.WeightBytes = r.weights.Formats(), r.weights.Bytes
 	r.desc.KVBytes = int64(r.limits.NumBlocks) * blockBytes
 	return nil
 }

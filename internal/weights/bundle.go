@@ -31,15 +31,28 @@ func (e *ShardError) Error() string {
 // maxOpenShards bounds the shards that are open at a time. Loading in the manifest's order needs two.
 const maxOpenShards = 3
 
+// checkedAhead is how many shards after the one asked for are opened and checked meanwhile, where the store says that it can open
+// several at a time: hashing is slower than a disk, and takes one processor a shard.
+const checkedAhead = 3
+
+// checking is a shard that is being opened and checked.
+type checking struct {
+	done chan struct{} // closed when what follows is set
+	blob Blob          // nil with an error
+	err  error
+}
+
 // bundle is a Source that reads a Store.
 type bundle struct {
 	store   Store
 	m       *Manifest
 	tensors map[string]*ManifestTensor
-	open    []openShard // the least recently used first
-	spare   []openShard // no longer wanted; a segment given out may still point into them until the next call
-	left    []int64     // bytes of each shard that have not been read; at 0 it is released
-	buf     [2][]byte   // data and scales that had to be put together from several runs
+	open    []openShard       // the least recently used first
+	spare   []openShard       // no longer wanted; a segment given out may still point into them until the next call
+	ahead   map[int]*checking // shards that nobody has asked for yet
+	asked   []bool            // by shard
+	left    []int64           // bytes of each shard that have not been read; at 0 it is released
+	buf     [2][]byte         // data and scales that had to be put together from several runs
 }
 
 type openShard struct {
@@ -58,7 +71,7 @@ func OpenBundle(ctx context.Context, store Store) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bundle{store: store, m: m, tensors: map[string]*ManifestTensor{}, left: make([]int64, len(m.Shards))}
+	b := &bundle{store: store, m: m, tensors: map[string]*ManifestTensor{}, left: make([]int64, len(m.Shards)), ahead: map[int]*checking{}, asked: make([]bool, len(m.Shards))}
 	for i := range m.Tensors {
 		b.tensors[m.Tensors[i].Name] = &m.Tensors[i]
 	}
@@ -189,7 +202,7 @@ func (b *bundle) shard(ctx context.Context, index int) (Blob, error) {
 			return s.blob, nil
 		}
 	}
-	blob, err := b.fetch(ctx, b.m.Shards[index])
+	blob, err := b.awaited(ctx, index)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +225,36 @@ func (b *bundle) shard(ctx context.Context, index int) (Blob, error) {
 		}
 	}
 	return blob, nil
+}
+
+// awaited opens and checks a shard, and begins to do so with those that come next.
+func (b *bundle) awaited(ctx context.Context, index int) (Blob, error) {
+	again := b.asked[index]
+	b.asked[index] = true
+	if s, ok := b.store.(interface{ Concurrent() bool }); !ok || !s.Concurrent() || again {
+		return b.fetch(ctx, b.m.Shards[index])
+	}
+	for next := index; next < min(index+1+checkedAhead, len(b.m.Shards)); next++ {
+		if b.ahead[next] == nil && (next == index || !b.asked[next]) {
+			b.ahead[next] = b.check(ctx, next)
+		}
+	}
+	c := b.ahead[index]
+	delete(b.ahead, index)
+	<-c.done // soon, should ctx end
+	if c.err != nil && ctx.Err() == nil && (errors.Is(c.err, context.Canceled) || errors.Is(c.err, context.DeadlineExceeded)) {
+		return b.fetch(ctx, b.m.Shards[index]) // the call that began it was given up, this one was not
+	}
+	return c.blob, c.err
+}
+
+func (b *bundle) check(ctx context.Context, index int) *checking {
+	c := &checking{done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.blob, c.err = b.fetch(ctx, b.m.Shards[index])
+	}()
+	return c
 }
 
 // retire takes a shard out of use; the next call closes it.
@@ -356,6 +399,11 @@ func (b *bundle) Close() error {
 	for _, s := range slices.Concat(b.spare, b.open) {
 		errs = append(errs, closeBlob(s.blob))
 	}
-	b.spare, b.open = nil, nil
+	for _, c := range b.ahead {
+		if <-c.done; c.blob != nil {
+			errs = append(errs, closeBlob(c.blob))
+		}
+	}
+	b.spare, b.open, b.ahead = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 // packed writes a bundle of src into a new folder.
@@ -310,6 +312,93 @@ func TestBundleOpensShardsOnce(t *testing.T) {
 	}
 	if err := b.Close(); err != nil || store.open != 0 {
 		t.Errorf("after Close %d shards are open, %v", store.open, err)
+	}
+}
+
+// waitingStore opens the first shard only when the second has been asked for.
+type waitingStore struct {
+	*countingStore
+	mu     sync.Mutex
+	asked  map[string]bool
+	second chan struct{}
+	names  []string // of the shards
+}
+
+func (s *waitingStore) Concurrent() bool { return true }
+
+func (s *waitingStore) Shard(ctx context.Context, file string, size int64) (Blob, error) {
+	s.mu.Lock()
+	if file == s.names[1] && !s.asked[file] {
+		close(s.second)
+	}
+	s.asked[file] = true
+	s.mu.Unlock()
+	if file == s.names[0] {
+		select {
+		case <-s.second:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Shard(ctx, file, size)
+}
+
+// TestBundleChecksShardsAhead: the next shards are opened and checked while one is, those that nobody asks for are closed, and what
+// is wrong with one is said when it is asked for.
+func TestBundleChecksShardsAhead(t *testing.T) {
+	t.Parallel()
+	src := openDirTest(t, goldens+"ernie")
+	dir := packed(t, src, BundleOptions{ShardBytes: 50_000})
+	m := readManifest(t, dir)
+	var names []string
+	for _, s := range m.Shards {
+		names = append(names, s.File)
+	}
+	open := func() (*bundle, *waitingStore) {
+		s := &waitingStore{countingStore: &countingStore{Store: DirStore(dir)}, asked: map[string]bool{}, second: make(chan struct{}), names: names}
+		b, err := OpenBundle(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.(*bundle), s
+	}
+	b, s := open()
+	first := m.Tensors[0].Name
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := b.Rows(ctx, first, 0, 1); err != nil {
+		t.Fatal(err) // the time is over when the second shard waits for the first
+	}
+	if len(b.ahead) != checkedAhead {
+		t.Errorf("%d shards are checked ahead, want %d", len(b.ahead), checkedAhead)
+	}
+	if err := b.Close(); err != nil || len(s.asked) != 1+checkedAhead {
+		t.Errorf("%d shards were asked for, %v", len(s.asked), err)
+	}
+	broken := filepath.Join(dir, names[2])
+	raw, err := os.ReadFile(broken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[0] ^= 1
+	if err := os.WriteFile(broken, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, _ = open()
+	defer b.Close()
+	if _, err := b.Rows(t.Context(), first, 0, 1); err != nil {
+		t.Errorf("a shard before the broken one: %v", err)
+	}
+	var fault *ShardError
+	for _, tensor := range m.Tensors {
+		if _, err := b.Rows(t.Context(), tensor.Name, 0, tensor.Rows); err != nil && !errors.As(err, &fault) {
+			t.Fatal(err)
+		}
+	}
+	if fault == nil || fault.File != names[2] {
+		t.Errorf("%v, want an error about %s", fault, names[2])
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 )
 
 // Store is where a bundle lies: a folder, an embedded file system, the browser's cache in front of a network.
@@ -15,7 +16,8 @@ type Store interface {
 	Manifest(ctx context.Context) ([]byte, error)
 	// Shard opens a content-hashed file, a shard of weights or a small file, of the size that the manifest states. Its
 	// name is the sha256 of its content in hex and ".bin". A blob that is an io.Closer is closed when it is no longer
-	// used; one that has a method Verified() bool which returns true is not hashed again.
+	// used; one that has a method Verified() bool which returns true is not hashed again. A store that has a method
+	// Concurrent() bool which returns true is asked for several shards at a time, by several goroutines.
 	Shard(ctx context.Context, file string, size int64) (Blob, error)
 }
 
@@ -42,6 +44,9 @@ func (s *fsStore) Manifest(context.Context) ([]byte, error) {
 func (s *fsStore) Shard(_ context.Context, file string, _ int64) (Blob, error) {
 	return openBlob(s.fsys, file)
 }
+
+// Concurrent says that files can be opened and read at the same time, and that there are processors to do so.
+func (s *fsStore) Concurrent() bool { return runtime.GOMAXPROCS(0) > 1 }
 
 // openBlob opens a file that can be read at an offset.
 func openBlob(fsys fs.FS, name string) (Blob, error) {

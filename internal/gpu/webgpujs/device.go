@@ -92,6 +92,7 @@ type funcs struct {
 var (
 	_ gpu.Device     = (*Device)(nil)
 	_ gpu.BlobWriter = (*Device)(nil)
+	_ gpu.Compiler   = (*Device)(nil)
 )
 
 // Open asks the browser for its best adapter and a device on it, with all of the adapter's limits and those optional

@@ -40,56 +40,84 @@ func kindsOf(layout []gpu.BindingKind) string {
 
 // NewPipelines compiles all kernels at the same time.
 func (d *Device) NewPipelines(ctx context.Context, descs []gpu.PipelineDesc, done func(string)) ([]gpu.Pipeline, error) {
-	if err := d.Err(); err != nil {
-		return nil, err
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c := make(chan result, len(descs))
-	index := make(map[int]int, len(descs)) // token -> place in descs
-	for i, desc := range descs {
-		token := d.expect(c)
-		index[token] = i
-		d.f.newPipeline.Invoke(token, kindsOf(desc.Layout), desc.Label, desc.Kernel, desc.Source)
-	}
-	made := make([]gpu.Pipeline, len(descs))
-	failures := make([]error, len(descs))
-	giveUp := func(err error) ([]gpu.Pipeline, error) {
-		for token := range index {
-			d.drop(token)
-			d.f.forget.Invoke(token)
-		}
-		for _, p := range made {
-			if p != nil {
-				p.Release()
-			}
-		}
+	b, err := d.StartPipelines(descs)
+	if err != nil {
 		return nil, err
 	}
-	for len(index) > 0 {
+	return b.Wait(ctx, done)
+}
+
+// build implements gpu.Build.
+type build struct {
+	d     *Device
+	descs []gpu.PipelineDesc
+	c     chan result
+	index map[int]int // token -> place in descs, of what has not come
+	made  []gpu.Pipeline
+}
+
+// StartPipelines implements gpu.Compiler: the browser compiles on threads of its own.
+func (d *Device) StartPipelines(descs []gpu.PipelineDesc) (gpu.Build, error) {
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	b := &build{d: d, descs: descs, c: make(chan result, len(descs)), index: make(map[int]int, len(descs)), made: make([]gpu.Pipeline, len(descs))}
+	for i, desc := range descs {
+		token := d.expect(b.c)
+		b.index[token] = i
+		d.f.newPipeline.Invoke(token, kindsOf(desc.Layout), desc.Label, desc.Kernel, desc.Source)
+	}
+	return b, nil
+}
+
+// Wait implements gpu.Build.
+func (b *build) Wait(ctx context.Context, done func(string)) ([]gpu.Pipeline, error) {
+	failures := make([]error, len(b.descs))
+	for len(b.index) > 0 {
 		select {
-		case r := <-c:
-			i := index[r.token]
-			delete(index, r.token)
+		case r := <-b.c:
+			i := b.index[r.token]
+			delete(b.index, r.token)
 			if r.code != codeOK {
-				failures[i] = r.err("kernel " + descs[i].Label)
+				failures[i] = r.err("kernel " + b.descs[i].Label)
 				continue
 			}
-			made[i] = &pipeline{d: d, label: descs[i].Label, kinds: kindsOf(descs[i].Layout), id: r.value}
+			b.made[i] = &pipeline{d: b.d, label: b.descs[i].Label, kinds: kindsOf(b.descs[i].Layout), id: r.value}
 			if done != nil {
-				done(descs[i].Label)
+				done(b.descs[i].Label)
 			}
 		case <-ctx.Done():
-			return giveUp(ctx.Err())
-		case <-d.lost:
-			return giveUp(d.Err())
+			return b.giveUp(ctx.Err())
+		case <-b.d.lost:
+			return b.giveUp(b.d.Err())
 		}
 	}
-	if err := errors.Join(failures...); err != nil {
-		return giveUp(err)
+	if err := errors.Join(append(failures, ctx.Err())...); err != nil {
+		return b.giveUp(err)
 	}
-	return made, nil
+	return b.made, nil
+}
+
+// giveUp frees what has come and forgets the rest.
+func (b *build) giveUp(err error) ([]gpu.Pipeline, error) {
+	for token := range b.index {
+		b.d.drop(token)
+		b.d.f.forget.Invoke(token)
+	}
+	for len(b.c) > 0 { // came, and was not looked at
+		if r := <-b.c; r.code == codeOK {
+			b.d.f.releasePipeline.Invoke(r.value)
+		}
+	}
+	for _, p := range b.made {
+		if p != nil {
+			p.Release()
+		}
+	}
+	return nil, err
 }
 
 type bindGroup struct {

@@ -40,6 +40,7 @@ type device struct {
 	layouts  map[string]*layout
 	made     map[freer]struct{} // what Close has to free
 	staged   int64              // bytes written since the last submit: the library holds a copy of them
+	building *build             // under way, nil otherwise
 	deaths   uint64             // buffers released so far; programs compare it to know whether to look again
 	batch    []C.pl_program     // reused by Submit
 	fetching int                // buffers with a fetch that has not ended
@@ -153,6 +154,9 @@ func (d *device) failed(doing string) error {
 	if errors.Is(err, gpu.ErrDeviceLost) {
 		d.lose(fmt.Errorf("%s: %s: %w", d.info.Name, doing, err))
 		return d.Err()
+	}
+	if d.building != nil {
+		d.building.suspect = true
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
@@ -271,6 +275,10 @@ func (d *device) drop(o freer) {
 func (d *device) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.building != nil {
+		d.building.abandon()
+		d.building = nil
+	}
 	if d.Err() == nil {
 		// A failure leaves the device lost, which is looked at next.
 		_ = d.awaitAll(context.Background(), nil)
