@@ -4,7 +4,7 @@ package wgpunative
 
 import "github.com/pagelight/pagelight/internal/gpu"
 
-// ExhaustionLoses is what the linked library does when memory runs out.
+// ExhaustionLoses is what the linked library does when there is no memory to stage a write.
 const ExhaustionLoses = exhaustionLoses
 
 // LeaveMapped maps b, which has gpu.UsageMapRead, and leaves it so. The library then ends the process at the next submit

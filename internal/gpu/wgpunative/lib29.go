@@ -16,6 +16,6 @@ const (
 	decl    = "decl29.h"
 	// subgroupsDirective says whether the library's compiler knows "enable subgroups;".
 	subgroupsDirective = false
-	// exhaustionLoses says whether the library gives the device up when memory runs out, instead of saying so and going on.
+	// exhaustionLoses says whether the library gives the device up when there is no memory to stage a write.
 	exhaustionLoses = true
 )
