@@ -9,6 +9,8 @@ SOURCES := $(shell find cmd engine host internal wasm wgsl -name '*.go' -o -name
 PAGE := $(shell find static -type f -not -path 'static/dist/*')
 ADDR ?= --host 127.0.0.1 --port 8080
 MODEL ?= builtin
+# wgpu29 or wgpu17 links another version of the WebGPU library (docs/adr/0033-bindings.md). "make clean" before a change of it.
+TAGS ?=
 
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
 PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/bench ./internal/builtin/... ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
@@ -29,7 +31,7 @@ help: ## Show this help
 build: bin/pagelight ## Build the program with the page and the engine for the browser in it
 
 bin/pagelight: $(SOURCES) $(PAGE) static/dist/engine.wasm
-	go build $(GOFLAGS_BUILD) -ldflags='-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pagelight
+	go build $(GOFLAGS_BUILD) -tags '$(TAGS)' -ldflags='-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pagelight
 
 wasm: static/dist/engine.wasm ## Build the engine for the browser (static/dist)
 
@@ -62,7 +64,7 @@ test-plain: wasm
 	go test -race -shuffle=on -timeout 20m $(PLAIN)
 
 test-gpu: wasm setup-gpu
-	REQUIRE_GPU=1 go test -timeout 30m -p 1 $(GPU)
+	REQUIRE_GPU=1 go test -tags '$(TAGS)' -timeout 30m -p 1 $(GPU)
 
 test-browser: wasm setup-browser
 	REQUIRE_GPU=1 CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 40m -p 1 $(BROWSER)

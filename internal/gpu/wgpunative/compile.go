@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -193,10 +192,7 @@ func kernelError(desc gpu.PipelineDesc, err error) error {
 
 // compile makes one pipeline, with error scopes of its own or without.
 func compile(d *device, desc gpu.PipelineDesc, l *layout, scoped C.int, e *C.pl_error) C.WGPUComputePipeline {
-	source := desc.Source
-	if !subgroupsDirective {
-		source = strings.Replace(source, "enable subgroups;", "", 1)
-	}
+	source := portable(desc.Source, subgroupsDirective, namedSizes)
 	label, code, entry := C.CString(desc.Label), C.CString(source), C.CString(desc.Kernel)
 	defer C.free(unsafe.Pointer(label))
 	defer C.free(unsafe.Pointer(code))
