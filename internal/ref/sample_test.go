@@ -13,7 +13,7 @@ import (
 	"github.com/pagelight/pagelight/internal/sample"
 )
 
-var rounds = flag.Int("rounds", 400, "rows of each kind that TestSampleEqualsSampler tries")
+var rounds = flag.Int("rounds", 200, "rows of each kind that TestSampleEqualsSampler tries")
 
 // zipf is n logits as language models have them: the r-th largest about -a*log(r), in any order.
 func zipf(rng *rand.Rand, n int, a float64) []float32 {
@@ -100,7 +100,7 @@ func TestSampleEqualsSampler(t *testing.T) {
 		"top_k 40":                        {func(p *sample.Params, _ *rand.Rand) { p.TopK = 40 }, 1, 0.002, 2000, false},
 		"min_p 0.05":                      {func(p *sample.Params, _ *rand.Rand) { p.MinP = 0.05 }, 1.2, 0.002, 2000, false},
 		"all":                             {func(p *sample.Params, _ *rand.Rand) { p.TopK, p.TopP, p.MinP, p.Temperature = 50, 0.9, 0.02, 0.9 }, 1, 0.002, 2000, false},
-		"temperature 1, top_p 0.95, flat": {func(p *sample.Params, _ *rand.Rand) { p.TopP = 0.95 }, 0.6, 0.002, 4000, false},
+		"temperature 1, top_p 0.95, flat": {func(p *sample.Params, _ *rand.Rand) { p.TopP = 0.95 }, 0.6, 0.002, 2500, false},
 		"min_p 0.01, flat":                {func(p *sample.Params, _ *rand.Rand) { p.MinP = 0.01 }, 0.6, 0.002, 2000, false},
 		"top_p and min_p, flat":           {func(p *sample.Params, _ *rand.Rand) { p.TopP, p.MinP = 0.9, 0.01 }, 0.6, 0.002, 2000, false},
 		"ties":                            {func(p *sample.Params, r *rand.Rand) { p.TopK, p.TopP = r.IntN(50), 0.3+0.7*r.Float64() }, 1.5, 1, 300, true},
@@ -152,7 +152,8 @@ func TestSampleEqualsSampler(t *testing.T) {
 				}
 			}
 			share := float64(undecided) / float64(steps)
-			if share > c.at {
+			// Three standard deviations of the number, if each were undecided with this probability.
+			if most := c.at * float64(steps); float64(undecided) > most+3*math.Sqrt(most) {
 				t.Errorf("%.5f of %d steps are undecided, at most %.3f may be", share, steps, c.at)
 			}
 			t.Logf("%.5f of %d steps are undecided", share, steps)
