@@ -5,6 +5,7 @@
 //	GET  /v1/models, /v1/models/{id}             the served model under each of its names
 //	GET  /v1/stream                              WebSocket: many requests over one connection
 //	GET  /api/info                               what the engine is and what it is doing
+//	POST /api/bench                              takes what the page of measurements (/bench) found, where Config.Reports is set
 //	POST /tokenize, /detokenize                  text to token ids and back
 //	GET  /health, /version, /metrics             for machines; no key needed
 //	GET  /models/...                             model files for the tab
@@ -79,6 +80,9 @@ type Config struct {
 	Logger       *slog.Logger
 	Version      string
 	DrainTimeout time.Duration // how long Serve lets requests finish; default 30 s
+	// Reports takes the reports of the page of measurements, JSON objects; nil: none are taken. It may be called by several
+	// goroutines at a time.
+	Reports func(report []byte) error
 }
 
 // Server is the handler. Make one with New.
@@ -179,6 +183,9 @@ func (s *Server) routes(access *access) http.Handler {
 	r.Route("/api", func(r chi.Router) {
 		r.Use(access.guard, s.authenticate)
 		r.Handle("/info", only(s.info, http.MethodGet))
+		if s.cfg.Reports != nil {
+			r.Handle("/bench", only(s.report, http.MethodPost))
+		}
 		r.Handle("/*", http.HandlerFunc(unknownPath))
 	})
 	if s.cfg.Models != nil {

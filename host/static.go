@@ -58,6 +58,11 @@ func (f *fileServer) serve(w http.ResponseWriter, r *http.Request) {
 		name += "index.html"
 	}
 	file, info := f.open(name)
+	if file == nil && path.Ext(name) == "" { // pages are called without their ending too: /bench
+		if file, info = f.open(name + ".html"); file != nil {
+			name += ".html"
+		}
+	}
 	if info != nil && info.IsDir() {
 		// Relative, so that it is right under any prefix.
 		w.Header().Set("Location", path.Base(name)+"/")

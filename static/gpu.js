@@ -1,7 +1,7 @@
 // The JavaScript half of internal/gpu/webgpujs. Go keeps numbers, this file keeps the WebGPU objects behind them, so that a
 // step of the engine costs one call across the border: submit(program) replays what was recorded.
 //
-// Loaded before engine.wasm, in a worker or a page. Defines globalThis.pagelightGPU = {open, probe, blobs, turn}.
+// Loaded before engine.wasm, in a worker or a page. Defines globalThis.pagelightGPU = {open, probe, blobs, turn, work}.
 //
 // Whatever takes time ends with a notification (token, code, value, message): token is the caller's, code one of CODE below. A
 // token that was forgotten (forget, cancelRead) is never notified, and what it would have made is dropped. Every argument of a
@@ -35,6 +35,9 @@
   const MAX_PROFILED = 2048; // commands of one query set, which has at most 4,096 places
   const READ = 1; // GPUMapMode.READ
   const COMPUTE = 4; // GPUShaderStage.COMPUTE
+
+  // What all devices have done so far: whoever measures takes differences. encodeMS is the time inside submit.
+  const work = { submits: 0, dispatches: 0, readBacks: 0, bytesRead: 0, encodeMS: 0 };
 
   class Table {
     #items = [null];
@@ -370,11 +373,12 @@
           ops.push({ pipeline: null, group: null, x: c, y: e, z: 0, from: buffers.get(b).buffer, to: to.buffer, size: f });
         }
       }
-      return programs.put({ label, ops, targets: [...targets] });
+      return programs.put({ label, ops, targets: [...targets], dispatches: ops.filter((op) => op.pipeline !== null).length });
     }
 
     // submit replays the first count programs of the sequence as one submission with one pass per run of dispatches.
     function submit(count) {
+      const started = performance.now();
       submitted++;
       device.pushErrorScope("validation");
       const encoder = device.createCommandEncoder();
@@ -401,10 +405,13 @@
           }
         }
         for (const target of program.targets) target.usedBy = submitted;
+        work.dispatches += program.dispatches;
       }
       if (pass !== null) pass.end();
       queue.submit([encoder.finish()]);
       popScope();
+      work.submits++;
+      work.encodeMS += performance.now() - started;
     }
 
     // read begins to map a range; once notified, takeRead copies it. What is submitted from now on is not waited for. mapAsync
@@ -442,6 +449,8 @@
     function takeRead(id) {
       const { buffer, reading } = buffers.get(id);
       buffers.get(id).reading = null;
+      work.readBacks++;
+      work.bytesRead += reading.size;
       readScratch.set(new Uint8Array(buffer.getMappedRange(reading.start, reading.length), reading.skip, reading.size));
       buffer.unmap();
     }
@@ -594,5 +603,5 @@
     channel.port2.postMessage(null);
   };
 
-  globalThis.pagelightGPU = { open, probe, blobs, turn };
+  globalThis.pagelightGPU = { open, probe, blobs, turn, work };
 })();

@@ -3,9 +3,13 @@ package static
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"io/fs"
+	"os"
 	"path"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -52,19 +56,24 @@ func TestPageIsLight(t *testing.T) {
 	}
 }
 
+// pages are the documents.
+var pages = []string{"index.html", "bench.html"}
+
 // The page has no inline script or style, names only its own files, and by relative addresses.
 func TestPageObeysItsPolicy(t *testing.T) {
 	t.Parallel()
 	files := page(t)
-	html := files["index.html"]
-	for _, bad := range []string{` style="`, ` onclick=`, ` onload=`, `<style`, `<script>`} {
-		if strings.Contains(html, bad) {
-			t.Errorf("index.html contains %q", bad)
+	for _, name := range pages {
+		html := files[name]
+		for _, bad := range []string{` style="`, ` onclick=`, ` onload=`, `<style`, `<script>`} {
+			if strings.Contains(html, bad) {
+				t.Errorf("%s contains %q", name, bad)
+			}
 		}
-	}
-	for _, m := range regexp.MustCompile(`(?:href|src)="([^"#]+)"`).FindAllStringSubmatch(html, -1) {
-		if _, ok := files[m[1]]; !ok {
-			t.Errorf("index.html names %q, which is not a file of the page", m[1])
+		for _, m := range regexp.MustCompile(`(?:href|src)="([^"#]+)"`).FindAllStringSubmatch(html, -1) {
+			if _, ok := files[m[1]]; !ok && m[1] != "./" {
+				t.Errorf("%s names %q, which is not a file of the page", name, m[1])
+			}
 		}
 	}
 	sinks := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|setAttribute\("style"|\beval\(|new Function`)
@@ -81,8 +90,12 @@ func TestPageObeysItsPolicy(t *testing.T) {
 			if _, ok := files[target]; !ok {
 				t.Errorf("%s imports %q, which is not a file of the page", name, m[1])
 			}
-			if !strings.Contains(html, `rel="modulepreload" href="`+target+`"`) {
-				t.Errorf("index.html does not preload %s", target)
+			for _, html := range pages {
+				if preloads := func(module string) bool {
+					return strings.Contains(files[html], `rel="modulepreload" href="`+module+`"`)
+				}; preloads(name) && !preloads(target) {
+					t.Errorf("%s preloads %s and not %s, which that imports", html, name, target)
+				}
 			}
 		}
 	}
@@ -121,7 +134,7 @@ func TestStringsAreComplete(t *testing.T) {
 	used := map[string]bool{}
 	var code strings.Builder
 	for file, text := range files {
-		if strings.HasPrefix(file, "js/") && file != "js/strings.js" || file == "index.html" {
+		if strings.HasPrefix(file, "js/") && file != "js/strings.js" || slices.Contains(pages, file) {
 			code.WriteString(text)
 		}
 	}
@@ -137,5 +150,32 @@ func TestStringsAreComplete(t *testing.T) {
 		if !used[key] && !strings.Contains(code.String(), `"`+key+`"`) && !strings.HasPrefix(key, "kind_") {
 			t.Errorf("%q of strings.js is used nowhere", key)
 		}
+	}
+}
+
+// The answers that the page of measurements expects are those of the tests of the engine, which come from transformers.
+func TestKnownAnswers(t *testing.T) {
+	t.Parallel()
+	type answers struct {
+		Cases []struct {
+			Name    string    `json:"name"`
+			N       int       `json:"n"`
+			Greedy  []int32   `json:"greedy"`
+			Margins []float64 `json:"margins"`
+		} `json:"cases"`
+	}
+	read := func(raw []byte, err error) (a answers) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(raw, &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	got := read(fs.ReadFile(FS(), "known-answers.json"))
+	want := read(os.ReadFile("../engine/local/testdata/full-shape.json"))
+	if len(got.Cases) == 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("known-answers.json has %v, want %v", got, want)
 	}
 }

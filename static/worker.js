@@ -51,6 +51,10 @@
       pagelightRanges.forget(String(data.url)).catch(() => {}).then(() => postMessage({ type: "forgotten", id }));
       return;
     }
+    if (type === "work") {
+      postMessage({ type, id, work: { ...pagelightGPU.work } });
+      return;
+    }
     if (type === "ping" && !toGo) {
       postMessage({ type: "pong", id });
       return;

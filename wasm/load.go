@@ -23,6 +23,9 @@ type loadFields struct {
 		MaxModelLen int           `json:"max_model_len"`
 		Quant       string        `json:"quant"` // "none", "q8" or "q4"
 		LogitRows   int           `json:"logit_rows"`
+		// For measuring: answers at once, and whether prompts are to be computed anew whatever was asked before.
+		MaxSeqs       int  `json:"max_seqs"`
+		NoPrefixCache bool `json:"no_prefix_cache"`
 	} `json:"options"`
 }
 
@@ -36,7 +39,8 @@ type progressMessage struct {
 
 type readyMessage struct {
 	simpleMessage
-	Info engine.Info `json:"info"`
+	Info  engine.Info `json:"info"`
+	Vocab int         `json:"vocab"` // ids that a prompt may hold are smaller
 }
 
 // lostMessage says that the device is gone; it answers nothing.
@@ -64,7 +68,7 @@ func (w *worker) load(ctx context.Context, id string, f loadFields) error {
 		return err
 	}
 	go w.watch(m)
-	w.say(readyMessage{simpleMessage{"ready", id}, m.Info()})
+	w.say(readyMessage{simpleMessage{"ready", id}, m.Info(), m.Config().VocabSize})
 	return nil
 }
 
@@ -126,7 +130,7 @@ func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, err
 	}
 	eng, err := engine.Open(ctx, engine.Config{
 		Device: dev, Source: src, KV: f.Options.KV, GPUMemory: f.Options.GPUMemory, MaxModelLen: f.Options.MaxModelLen,
-		LogitRows: f.Options.LogitRows,
+		LogitRows: f.Options.LogitRows, MaxSeqs: f.Options.MaxSeqs, NoPrefixCache: f.Options.NoPrefixCache,
 		Progress: func(p engine.Progress) {
 			// Files are fetched while others are uploaded; the page is told of one thing at a time.
 			if p.Phase != engine.PhaseUpload || coming == nil || coming.complete() {

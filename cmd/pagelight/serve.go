@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/pagelight/pagelight/engine"
@@ -21,6 +26,7 @@ type serveCmd struct {
 	AllowedOrigins  []string      `placeholder:"ORIGIN" env:"PAGELIGHT_ALLOWED_ORIGINS" help:"Web origins (https://chat.example) whose pages may use the API, and host names by which this server may be reached."`
 	MaxBodySize     byteSize      `default:"8M" placeholder:"BYTES" env:"PAGELIGHT_MAX_BODY_SIZE" help:"Largest request body. Default: 8M."`
 	DrainTimeout    time.Duration `default:"30s" env:"PAGELIGHT_DRAIN_TIMEOUT" help:"How long running answers may take to finish after SIGTERM."`
+	BenchReports    string        `type:"path" placeholder:"FILE" env:"PAGELIGHT_BENCH_REPORTS" help:"Append what the page /bench reports to this file, one JSON object a line. Default: take no reports."`
 	servingFlags
 	modelFlags
 }
@@ -54,6 +60,7 @@ func (c *serveCmd) Run(a *app) error {
 	srv, err := host.New(host.Config{
 		ServedModelNames: c.ServedModelName, APIKey: c.APIKey, AllowedOrigins: c.AllowedOrigins, ListenHost: c.Host,
 		MaxBodyBytes: int64(c.MaxBodySize), Static: static.FS(), Models: models, Logger: log, Version: version, DrainTimeout: c.DrainTimeout,
+		Reports: c.reports(),
 	})
 	if err != nil {
 		return usageError{err}
@@ -92,4 +99,27 @@ func loopback(host string) bool {
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
+}
+
+// reports appends the reports of the page of measurements to the file that is to have them, or is nil.
+func (c *serveCmd) reports() func([]byte) error {
+	if c.BenchReports == "" {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(report []byte) error {
+		var line bytes.Buffer
+		if err := json.Compact(&line, report); err != nil {
+			return err
+		}
+		line.WriteByte('\n')
+		mu.Lock()
+		defer mu.Unlock()
+		f, err := os.OpenFile(c.BenchReports, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(line.Bytes())
+		return errors.Join(err, f.Close())
+	}
 }

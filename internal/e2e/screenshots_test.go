@@ -120,7 +120,7 @@ func (p *page) capture(file string) {
 	p.do("move the pointer away", chromedp.MouseEvent("mouseMoved", 0, 0))
 	browsertest.Eval[bool](p.t, p.Tab, 10*time.Second, `new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(() => {
 		const scroller = document.querySelector("#scroller");
-		scroller.scrollTop = document.querySelector("article") ? scroller.scrollHeight : 0;
+		if (scroller) scroller.scrollTop = document.querySelector("article") ? scroller.scrollHeight : 0;
 		requestAnimationFrame(() => requestAnimationFrame(() => next(true)));
 	})))`)
 	picture, err := chromedp.Run(p.Ctx, chromedp.CaptureScreenshot())
