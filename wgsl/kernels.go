@@ -82,7 +82,8 @@ func Kernels() []Kernel {
 		},
 		{Name: "matmul", Bindings: linear, Weights: true, Ref: "Matmul"},
 		{Name: "matmul_lanes", Bindings: linear, Tuning: []string{"LANES", "GATED"}, Weights: true, Ref: "MatmulParts"},
-		{Name: "matmul_tile", Bindings: linear, Tuning: []string{"TX", "TY", "TM", "VECS", "GATED"}, Weights: true, Ref: "MatmulParts"},
+		{Name: "matmul_tile", Bindings: linear, Tuning: []string{"WG", "TX", "TY", "TM", "VECS", "GATED"}, Weights: true, Ref: "MatmulParts"},
+		{Name: "sum_norm", Bindings: bindings("parts", "bias", "weight", "x!", "y!"), Ref: "SumNorm"},
 		{Name: "sum_parts", Bindings: bindings("parts", "bias", "y!"), Tuning: []string{"WG", "GATED"}, Ref: "SumParts"},
 		{
 			Name: "matmul_serial", Bindings: linear, Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE"},

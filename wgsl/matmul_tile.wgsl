@@ -15,7 +15,7 @@
 //   scales  [N, S] u32                 read   S words a row likewise; a dummy for f32, f16 and bf16
 //   bias    [y_stride] f32             read   a dummy without bias; with GATED [N]
 //   y       [parts, M, y_stride] f32   read_write
-// Grid     (ceil(N/TILE_N), ceil(M/TILE_M), parts) workgroups of 256.
+// Grid     (ceil(N/TILE_N), ceil(M/TILE_M), parts) workgroups of WG.
 // Traffic  reads w and scales ceil(M/TILE_M) times and x ceil(N/TILE_N) times, writes 4*parts*M*N bytes. Bound by arithmetic.
 // Storage  16,384 bytes of workgroup memory, all that WebGPU guarantees.
 // Numerics f32 sums: in the order of K within a slice and part, then over the slices; weights are rounded as those of Decode of
@@ -24,10 +24,11 @@
 // Ref      internal/ref, MatmulParts.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
+const WG: u32 = 256u;  // invocations per workgroup: 128, 256
 const TX: u32 = 8u;    // invocations along the rows of w: 8, 16
 const TY: u32 = 8u;    // invocations along the tokens: 8, 16
 const TM: u32 = 8u;    // tokens of an invocation: 4, 8
-const VECS: u32 = 8u;  // vectors of a tile line: 512 / TILE_N, at most 8
+const VECS: u32 = 8u;  // vectors of a tile line: 4, 8, so that the lines of a tile are at most 1,024 vectors
 const GATED: u32 = 0u; // 1: silu of the upper half of rows times the lower half
 
 struct Params {
@@ -56,7 +57,6 @@ struct Step {
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;
 
-const WG: u32 = 256u;
 const TILE_M: u32 = TY * TM;
 const TILE_N: u32 = TX * 8u;
 const SLICES: u32 = WG / (TX * TY);
@@ -65,6 +65,9 @@ const LINE_OCTETS: u32 = VECS / 2u;
 const TILE_W: u32 = TILE_M * VECS;        // where the lines of w begin
 const SWIZZLE: u32 = 8u / VECS;           // lines that lie in one run of banks
 const HALF_N: u32 = TILE_N / 2u;
+const LOAD_LINES: u32 = WG / LINE_OCTETS; // lines that one load of all invocations covers: half of them, all, or more
+const TWICE_W: bool = TILE_N > LOAD_LINES;
+const TWICE_X: bool = TILE_M > LOAD_LINES;
 
 var<workgroup> tile: array<vec4<f32>, 1024>; // lines of x, then of w; in the end sums
 
@@ -84,6 +87,16 @@ fn mac(sum: vec4<f32>, v: vec4<f32>, f: Four) -> vec4<f32> {
 // place is where vector c of line r lies: eight neighbouring lines in different banks, and lines 8 apart alike.
 fn place(r: u32, c: u32) -> u32 {
   return r * VECS + (c ^ ((r / SWIZZLE) & (VECS - 1u)));
+}
+
+// Where an invocation stands in its slice: neighbours read the same line of w, and those two apart the same line of x, for GPUs serve
+// such loads of vectors at once.
+fn tx_of(local: u32) -> u32 {
+  return ((local >> 1u) & 7u) + 8u * (local / (8u * TY));
+}
+
+fn ty_of(local: u32) -> u32 {
+  return ((local & 1u) + 2u * (local >> 4u)) % TY;
 }
 
 // row_of is the row of w behind line c of the workgroup's tile.
@@ -149,8 +162,8 @@ fn put8(wg: vec3<u32>, m: u32, tx: u32, lo: vec4<f32>, hi: vec4<f32>) {
 // finish adds up over the slices what invocations have of their tokens i and i+1, and writes it. All of the workgroup call it.
 fn finish(wg: vec3<u32>, tid: u32, i: u32, lo0: vec4<f32>, hi0: vec4<f32>, lo1: vec4<f32>, hi1: vec4<f32>) {
   let local = tid % (TX * TY);
-  let m = wg.y * TILE_M + local / TX + TY * i;
-  let tx = local % TX;
+  let tx = tx_of(local);
+  let m = wg.y * TILE_M + ty_of(local) + TY * i;
   if (SLICES == 1u) {
     put8(wg, m, tx, lo0, hi0);
     put8(wg, m + TY, tx, lo1, hi1);
@@ -178,6 +191,14 @@ fn finish(wg: vec3<u32>, tid: u32, i: u32, lo0: vec4<f32>, hi0: vec4<f32>, lo1: 
   }
 }
 
+// Line is an octet of a row of w, to be multiplied by a scale, and of a token.
+struct Line { w: Octet, scale: f32, xa: vec4<f32>, xb: vec4<f32> }
+
+fn fetch(w_octet: u32, x_vec: u32, o: u32, inside: bool) -> Line {
+  let s = weight_scale(w_octet + o);
+  return Line(weight_octet(w_octet + o, s.y), select(0.0, s.x, inside), x[x_vec + 2u * o], x[x_vec + 2u * o + 1u]);
+}
+
 @compute @workgroup_size(WG)
 fn matmul_tile(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
   let m0 = wg.y * TILE_M;
@@ -192,22 +213,24 @@ fn matmul_tile(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_i
   // loads what is there and multiplies by 0: without branches the loads can wait while sums go on.
   let load_r = tid / LINE_OCTETS;
   let load_c = tid % LINE_OCTETS;
-  let w_octet = row_of(wg.x, load_r) * all;
-  let x_vec = min(m0 + min(load_r, TILE_M - 1u), step.rows - 1u) * (p.x_stride / 4u);
+  let w_octet = row_of(wg.x, min(load_r, TILE_N - 1u)) * all;
+  let w_more = row_of(wg.x, min(load_r + LOAD_LINES, TILE_N - 1u)) * all;
+  let x_row = p.x_stride / 4u;
+  let x_vec = min(m0 + min(load_r, TILE_M - 1u), step.rows - 1u) * x_row;
+  let x_more = min(m0 + min(load_r + LOAD_LINES, TILE_M - 1u), step.rows - 1u) * x_row;
   let at0 = place(load_r, 2u * load_c);
   let at1 = place(load_r, 2u * load_c + 1u);
   var o = first + load_c;
-  var here = min(o, all - 1u);
-  var s = weight_scale(w_octet + here);
-  var next_w = weight_octet(w_octet + here, s.y);
-  var next_scale = select(0.0, s.x, o < end);
-  var next_a = x[x_vec + 2u * here];
-  var next_b = x[x_vec + 2u * here + 1u];
+  var next = fetch(w_octet, x_vec, min(o, all - 1u), o < end);
+  var more = next;
+  if (TWICE_W || TWICE_X) {
+    more = fetch(w_more, x_more, min(o, all - 1u), o < end);
+  }
 
   let local = tid % (TX * TY);
   let c0 = tid / (TX * TY) * SHARE;
-  let tx = local % TX;
-  let ty = local / TX;
+  let tx = tx_of(local);
+  let ty = ty_of(local);
   var a0 = vec4<f32>(0.0);
   var a1 = vec4<f32>(0.0);
   var a2 = vec4<f32>(0.0);
@@ -225,20 +248,28 @@ fn matmul_tile(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_i
   var b6 = vec4<f32>(0.0);
   var b7 = vec4<f32>(0.0);
   for (var at = first; at < end; at += LINE_OCTETS) {
-    tile[TILE_W + at0] = next_scale * next_w.a;
-    tile[TILE_W + at1] = next_scale * next_w.b;
+    if (load_r < TILE_N) {
+      tile[TILE_W + at0] = next.scale * next.w.a;
+      tile[TILE_W + at1] = next.scale * next.w.b;
+    }
+    if (TWICE_W) { // lines LOAD_LINES, a multiple of 8, further down lie alike
+      tile[TILE_W + at0 + LOAD_LINES * VECS] = more.scale * more.w.a;
+      tile[TILE_W + at1 + LOAD_LINES * VECS] = more.scale * more.w.b;
+    }
     if (load_r < TILE_M) {
-      tile[at0] = next_a;
-      tile[at1] = next_b;
+      tile[at0] = next.xa;
+      tile[at1] = next.xb;
+    }
+    if (TWICE_X) {
+      tile[at0 + LOAD_LINES * VECS] = more.xa;
+      tile[at1 + LOAD_LINES * VECS] = more.xb;
     }
     workgroupBarrier(); // the lines are complete before any invocation reads them
     o += LINE_OCTETS;
-    here = min(o, all - 1u);
-    s = weight_scale(w_octet + here);
-    next_w = weight_octet(w_octet + here, s.y);
-    next_scale = select(0.0, s.x, o < end);
-    next_a = x[x_vec + 2u * here];
-    next_b = x[x_vec + 2u * here + 1u];
+    next = fetch(w_octet, x_vec, min(o, all - 1u), o < end);
+    if (TWICE_W || TWICE_X) {
+      more = fetch(w_more, x_more, min(o, all - 1u), o < end);
+    }
     for (var i = 0u; i < SHARE; i += 1u) {
       let pw = TILE_W + place(tx, c0 + i);
       let px = place(ty, c0 + i);

@@ -29,6 +29,9 @@ var tileOptions = [][]string{
 	{"matmul_lanes_128", "lanes 128"},
 	{"matmul_tile_64", "tile 64x64 k8", "tile 64x64"},
 	{"matmul_tile_64x128", "tile 64x128"},
+	{"matmul_tile_small", "tile 32x64/128 k2", "tile 32x64/128"},
+	{"matmul_tile_small_64", "tile 64x64/128 k4", "tile 64x64/128"},
+	{"matmul_tile_small_128", "tile 128x64/128", "tile 32x64/128"},
 	{"matmul_tile_128", "tile 128x128 k2", "tile 128x128"},
 }
 
@@ -75,4 +78,46 @@ func gatedLinear(b *bench, s linearShape, parts []ref.Matrix) error {
 	args.Y = b.outputFloats("gated y", fusedTolerance, before, want)
 	op, err := b.set.Linear(args)
 	return b.run(op, err, s.bucket)
+}
+
+// normedRows are layers that add to the residual stream, which is normed then: longer and shorter than a workgroup.
+var normedRows = []linearShape{
+	{rows: 5, bucket: 7, n: 1100, k: 256, parts: 1, bias: true},
+	{rows: 37, bucket: 40, n: 68, k: 2048, parts: 2},
+	{rows: 3, bucket: 3, n: 4, k: 1, parts: 1, bias: true},
+}
+
+// normedCase runs layers of one weight format with a norm.
+func normedCase(b *bench, f quant.Format) error {
+	for _, s := range normedRows {
+		k := rowOf(f, s.k)
+		parts := cut(b.matrix(f, s.n, k), s.parts)
+		x, norm := b.rowsOf(s.rows, s.bucket, k), b.uniform(s.n)
+		before := b.rowsOf(s.rows, s.bucket, s.n)
+		want, normed := append([]float32(nil), before...), poisonedFloats(s.bucket*s.n)
+		args := kernels.LinearArgs{
+			Rows: s.bucket, X: b.linearInput(x, s.bucket, k), UniformX: true, W: b.upload(parts...), Add: true, Norm: b.inputFloats(norm),
+			Eps: 1e-5, Step: b.step(s.rows),
+		}
+		var bias []float32
+		if s.bias {
+			bias = b.uniform(s.n)
+			args.Bias = b.inputFloats(bias)
+		}
+		row := 0
+		for _, part := range parts {
+			ref.Matmul(&ref.MatmulArgs{
+				M: s.rows, X: x, XStride: k, W: part, Bias: bias, Y: want, YStride: s.n, YOffset: row, Add: true,
+			}, 0, part.Rows)
+			row += part.Rows
+		}
+		ref.RMSNorm(&ref.RMSNormArgs{Dim: s.n, Eps: 1e-5, X: want, Weight: norm, Y: normed}, 0, s.rows)
+		args.Y = b.outputFloats("normed linear x", summed, before, want)
+		args.Normed = b.outputFloats("normed linear y", fusedTolerance, poisonedFloats(s.bucket*s.n), normed)
+		op, err := b.set.Linear(args)
+		if err := b.run(op, err, s.bucket); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -18,7 +18,7 @@ import (
 var paramsOf = map[string]any{
 	"embed": embedParams{}, "rms_norm": rmsNormParams{}, "rms_norm_serial": rmsNormParams{},
 	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{}, "matmul_uniform": uniformParams{},
-	"matmul_tile": tileParams{}, "matmul_lanes": linearParams{}, "sum_parts": sumPartsParams{},
+	"matmul_tile": tileParams{}, "matmul_lanes": linearParams{}, "sum_parts": sumPartsParams{}, "sum_norm": sumNormParams{},
 	"rope": ropeParams{}, "rope_store": ropeStoreParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
 	"paged_attn_grouped": splitParams{}, "paged_attn_tiled": attnParams{},
@@ -106,8 +106,8 @@ func TestLinearChoosesByRows(t *testing.T) {
 	}{
 		{TuningFor(gpu.Info{}), map[int]string{
 			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 5: "matmul_lanes f32 GATED=0 LANES=32",
-			32: "matmul_lanes f32 GATED=0 LANES=32", 33: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8",
-			64: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8",
+			32: "matmul_lanes f32 GATED=0 LANES=32", 33: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=256",
+			64: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=256",
 		}},
 		{Tuning{MatmulRows: 17, Prefer: []string{"no such", "matmul"}}, map[int]string{
 			1: "matvec f32 ROWS_M=1 WIDE=0", 8: "matmul f32", 64: "matmul f32",

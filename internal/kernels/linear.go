@@ -29,7 +29,11 @@ type LinearArgs struct {
 	// W.Rows/2, and there is no Add. Between is [M, W.Rows] f32 for kernels that leave the gate to another.
 	Gated   bool
 	Between gpu.Buffer
-	Step    gpu.Binding // holds the rows that a step really has
+	// Norm, if not nil, is the weight [W.Rows] of the RMS norm of Y after this layer, which Add adds to Y; Normed is [M, W.Rows] f32,
+	// written, and Eps is added to the mean square. YOffset is 0 and YStride W.Rows then, a multiple of 4. Not for BarrierFree.
+	Norm, Normed gpu.Buffer
+	Eps          float32
+	Step         gpu.Binding // holds the rows that a step really has
 }
 
 // linearParams are the Params of matvec, matmul, matmul_serial and matmul_lanes.
@@ -81,7 +85,7 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	if a.YStride == 0 {
 		a.YStride = a.outputs()
 	}
-	if err := a.check(); err != nil {
+	if err := a.check(s.tuning.BarrierFree); err != nil {
 		return nil, err
 	}
 	choose, err := s.linearChoice(&a)
@@ -166,8 +170,19 @@ func (s *Set) linearDispatches(a *LinearArgs, v variant) ([]*dispatch, error) {
 			return nil, err
 		}
 	}
+	if v.parts == 1 && a.Norm != nil {
+		last, bind, err := s.sumNorm(a, 0)
+		if err == nil {
+			err = bind(nil)
+		}
+		return append(list, last), err
+	}
 	if v.parts > 1 {
-		last, bind, err := s.sumParts(a, v.parts)
+		end := s.sumParts
+		if a.Norm != nil {
+			end = s.sumNorm
+		}
+		last, bind, err := end(a, v.parts)
 		if err != nil {
 			return nil, err
 		}
@@ -300,7 +315,7 @@ func (a *LinearArgs) outputs() int {
 	return a.W.Rows
 }
 
-func (a *LinearArgs) check() error {
+func (a *LinearArgs) check(barrierFree bool) error {
 	c := checker{op: "linear"}
 	c.positive("Rows", a.Rows)
 	c.weight(&a.W)
@@ -308,6 +323,12 @@ func (a *LinearArgs) check() error {
 	c.want(a.XStride >= a.W.K && a.XStride%4 == 0, "XStride is %d, not a multiple of 4 that is at least K %d", a.XStride, a.W.K)
 	c.want(a.YOffset >= 0 && a.YOffset+a.outputs() <= a.YStride,
 		"columns %d to %d do not fit into YStride %d", a.YOffset, a.YOffset+a.outputs(), a.YStride)
+	if a.Norm != nil {
+		c.want(a.Add && !a.Gated && a.YOffset == 0 && a.YStride == a.W.Rows && a.W.Rows%4 == 0 && !barrierFree,
+			"Norm goes with Add and whole rows of a multiple of 4, and with barriers")
+		c.buffer("Norm", a.Norm, a.W.Rows)
+		c.buffer("Normed", a.Normed, a.Rows*a.W.Rows)
+	}
 	if a.Gated {
 		c.want(a.W.Rows%2 == 0, "Gated weights have %d rows, an odd number", a.W.Rows)
 		c.want(!a.Add && a.YOffset == 0 && a.YStride == a.W.Rows/2 && a.XStride == a.W.K, "Gated goes with no Add, YOffset, YStride or XStride")

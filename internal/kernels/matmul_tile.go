@@ -8,22 +8,31 @@ import (
 	"github.com/pagelight/pagelight/wgsl"
 )
 
-// tileShape is a shape of the workgroups of matmul_tile, whose invocations are tx by ty by as many slices as make tileWG of them.
-type tileShape struct{ tx, ty, tm int }
+// tileShape is a shape of the workgroups of matmul_tile: wg invocations, tx by ty by as many slices as there are, which have tm tokens
+// and tileCols rows of the weight each; a line has vecs vectors.
+type tileShape struct{ wg, tx, ty, tm, vecs int }
 
-const (
-	tileWG   = 256 // invocations per workgroup
-	tileCols = 8   // rows of the weight per invocation
-)
+const tileCols = 8 // rows of the weight per invocation
 
 func (t tileShape) m() int { return t.ty * t.tm }
 func (t tileShape) n() int { return t.tx * tileCols }
 
 // octets is how many inputs over 8 are in workgroup memory at a time.
-func (t tileShape) octets() int { return 2 * tileWG / t.n() / 2 }
+func (t tileShape) octets() int { return t.vecs / 2 }
 
 // tileShapes are those that pay somewhere: few tokens, some, and many.
-var tileShapes = []tileShape{{8, 8, 4}, {8, 8, 8}, {16, 8, 8}, {16, 16, 8}}
+var tileShapes = []tileShape{
+	{256, 8, 8, 4, 8}, {128, 8, 8, 4, 8}, {256, 8, 8, 8, 8}, {128, 8, 8, 8, 8}, {128, 8, 16, 8, 4}, {256, 16, 8, 8, 4}, {256, 16, 16, 8, 4},
+}
+
+// name says what tells shapes apart.
+func (t tileShape) name() string {
+	name := fmt.Sprintf("tile %dx%d", t.m(), t.n())
+	if t.wg != 256 {
+		name += fmt.Sprintf("/%d", t.wg)
+	}
+	return name
+}
 
 // Bounds of matmul_tile with K split over workgroups.
 const (
@@ -68,14 +77,16 @@ func (t tileShape) parts(rows, n, k int) []int {
 
 // matmulTile takes tiles, with K cut into parts.
 func (s *Set) matmulTile(t tileShape, parts int) variant {
-	name := fmt.Sprintf("tile %dx%d", t.m(), t.n())
+	name := t.name()
 	if parts > 1 {
 		name += fmt.Sprintf(" k%d", parts)
 	}
 	return variant{
 		kernel: "matmul_tile", name: name, parts: parts, gates: true, octets: t.octets(),
 		consts: func(quant.Format, int) wgsl.Consts {
-			return wgsl.Consts{"TX": uint32(t.tx), "TY": uint32(t.ty), "TM": uint32(t.tm), "VECS": uint32(2 * t.octets())}
+			return wgsl.Consts{
+				"WG": uint32(t.wg), "TX": uint32(t.tx), "TY": uint32(t.ty), "TM": uint32(t.tm), "VECS": uint32(t.vecs),
+			}
 		},
 		grid: func(n int) func(int) [3]uint32 {
 			return func(rows int) [3]uint32 {

@@ -3,7 +3,7 @@ package model
 import "github.com/pagelight/pagelight/internal/kernels"
 
 // Steps of many rows have fewer joins than those of few (fuse.go): what is computed for each element alone goes into the kernel before
-// it. A norm needs whole rows, which the tiles of a matrix product do not have, so it stays apart.
+// it. A norm needs whole rows, which the tiles of a matrix product do not have: it goes with what adds up the parts of a product.
 
 // joined builds ops from the calls that build makes, where the device gains from it.
 func (b *builder) joined(build func()) {
@@ -37,6 +37,16 @@ func (b *builder) join(i int) int {
 		b.tap(c.x, c.linear)
 		b.add(b.set.Linear(kernels.LinearArgs{
 			Rows: b.rows(), X: c.x, W: c.linear.Pieces[0].W, Bias: c.linear.Bias, Gated: true, Between: c.y, Y: b.calls[i+1].writes, Step: b.step,
+		}))
+		return 2
+	}
+	if c.what == callLinear && c.add && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil && b.cfg.HiddenSize%4 == 0 &&
+		b.next(i+1, callNorm, c.y) {
+		n := b.calls[i+1]
+		b.tap(c.x, c.linear)
+		b.add(b.set.Linear(kernels.LinearArgs{
+			Rows: b.rows(), X: c.x, W: c.linear.Pieces[0].W, Bias: c.linear.Bias, Y: c.y, Add: true, Norm: n.weight, Normed: n.writes,
+			Eps: float32(b.cfg.RMSNormEps), Step: b.step,
 		}))
 		return 2
 	}

@@ -62,6 +62,7 @@ var kernels = map[string]kernel{
 	"matmul_lanes":       {layout(4, 1), matmulLanes},
 	"matmul_tile":        {layout(4, 1), matmulTile},
 	"sum_parts":          {layout(2, 1), sumParts},
+	"sum_norm":           {layout(3, 2), sumNorm},
 	"matmul_serial":      {layout(4, 1), matmul},
 	"matmul_uniform":     {uniformLayout(4, 1), matmulUniform},
 	"rope":               {layout(2, 1), rope},

@@ -84,3 +84,19 @@ func ropeStore(c consts) ([]phase, error) {
 		return v.rows, 4 * n
 	}), err
 }
+
+func sumNorm(consts) ([]phase, error) {
+	var a ref.SumNormArgs
+	return rowwise(a, ref.SumNorm, func(a *ref.SumNormArgs, v *views) (int, int) {
+		a.M, a.Dim, a.Parts = v.rows, v.dim(0, "dim"), v.count(1, "parts")
+		a.Bias = nil
+		if v.param(2)&flagBias != 0 {
+			a.Bias = v.floats(3, "bias", a.Dim)
+		}
+		a.Eps = v.float(3)
+		a.P = v.floats(2, "parts", a.Parts*v.rows*a.Dim)
+		a.Weight = v.floats(4, "weight", a.Dim)
+		a.X, a.Y = v.floats(5, "x", v.rows*a.Dim), v.floats(6, "y", v.rows*a.Dim)
+		return v.rows, (2 + a.Parts) * a.Dim
+	}), nil
+}
