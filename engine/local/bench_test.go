@@ -19,7 +19,7 @@ func eachModel(b *testing.B, run func(b *testing.B, eng *engine.Engine)) {
 		for _, device := range []string{"cpu", "gpu"} {
 			b.Run(name+"/"+device, func(b *testing.B) {
 				cut := strings.LastIndexByte(name, '/')
-				run(b, open(b, device, Options{Model: name[:cut], Quant: name[cut+1:], Engine: engine.Config{MaxModelLen: 2048}}))
+				run(b, open(b, device, Options{Model: name[:cut], Quant: name[cut+1:], Engine: engine.Config{MaxModelLen: 2048, NoPrefixCache: true}}))
 			})
 		}
 	}
