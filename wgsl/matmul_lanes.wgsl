@@ -4,7 +4,7 @@
 //   y[m, y_offset+j] (+)= z[m, j] + bias[y_offset+j]                          without GATED
 //   y[m, j] = silu(z[m, j] + bias[j]) * (z[m, half+j] + bias[half+j])         with GATED, for j < half = N/2
 //
-// LANES invocations share four rows of w and eight tokens, and stride over K, eight inputs at a time; what they found is added up in
+// LANES invocations share ROWS rows of w and eight tokens, and stride over K, eight inputs at a time; what they found is added up in
 // workgroup memory.
 //
 // Shapes   M tokens, N rows of w (one part of a matrix), K inputs
@@ -13,8 +13,8 @@
 //   scales  [N, S] u32          read        S words a row likewise; a dummy for f32, f16 and bf16
 //   bias    [y_stride] f32      read        a dummy without bias; with GATED [N]
 //   y       [M, y_stride] f32   read_write
-// Grid     ceil(N/4 / (WG/LANES)) workgroups of WG over x and y, ceil(M/8) in z.
-// Traffic  reads w and scales ceil(M/8) times and x N/4 times, mostly from caches, writes 4*M*N bytes. Bound by latency for a layer
+// Grid     ceil(N/ROWS / (WG/LANES)) workgroups of WG over x and y, ceil(M/8) in z.
+// Traffic  reads w and scales ceil(M/8) times and x N/ROWS times, mostly from caches, writes 4*M*N bytes. Bound by latency for a layer
 //          of some MB, by the reading of x for an LM head.
 // Storage  128*WG bytes of workgroup memory.
 // Numerics f32 sums, LANES partial ones a row. The order does not depend on the step.
@@ -24,6 +24,7 @@
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 128u;   // invocations per workgroup, a multiple of LANES
 const LANES: u32 = 32u; // invocations that share rows, a multiple of 8
+const ROWS: u32 = 4u;   // rows that they share: 4, 8
 const GATED: u32 = 0u;  // 1: silu of the upper half of rows times the lower half
 
 struct Params {
@@ -53,10 +54,11 @@ struct Step {
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;
 
 const TOKENS: u32 = 8u;
+const FOURS: u32 = ROWS / 4u;
 const SUMS: u32 = 8u * WG;
 const SHARES: u32 = LANES / 8u; // invocations that add up one token's sums
 
-var<workgroup> sums: array<vec4<f32>, SUMS>; // by token, then by invocation: one for each of the four rows
+var<workgroup> sums: array<vec4<f32>, SUMS>; // by token, then by invocation: one for each of four rows
 
 // Four is four neighbouring inputs of four rows: k0 has the first of each.
 struct Four { k0: vec4<f32>, k1: vec4<f32>, k2: vec4<f32>, k3: vec4<f32> }
@@ -71,8 +73,8 @@ fn mac(sum: vec4<f32>, v: vec4<f32>, f: Four) -> vec4<f32> {
   return fma(vec4<f32>(v.w), f.k3, fma(vec4<f32>(v.z), f.k2, a));
 }
 
-fn mac8(sum: vec4<f32>, at: u32, lo: Four, hi: Four) -> vec4<f32> {
-  return mac(mac(sum, x[at], lo), x[at + 1u], hi);
+fn mac8(sum: vec4<f32>, u: vec4<f32>, v: vec4<f32>, lo: Four, hi: Four) -> vec4<f32> {
+  return mac(mac(sum, u, lo), v, hi);
 }
 
 // octet is eight neighbouring weights, whole.
@@ -111,6 +113,60 @@ fn put_gated(m: u32, j: u32, gate: f32, up: f32) {
   y[m * p.y_stride + j] = g / (1.0 + exp(min(-g, 88.0))) * (up + bias_at(half + j));
 }
 
+// rows_of is the rows of a group's four number which. Invocations past the last row must still reach the barriers.
+fn rows_of(group: u32, which: u32) -> vec4<u32> {
+  let four = group * FOURS + which;
+  if (GATED == 1u) {
+    let half = p.n / 2u;
+    let first = min(vec2<u32>(2u * four, 2u * four + 1u), vec2<u32>(half - 1u));
+    return vec4<u32>(first, first + vec2<u32>(half));
+  }
+  return min(vec4<u32>(4u * four) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.n - 1u));
+}
+
+// finish adds up what the lanes found of all tokens and four rows, and writes it. All of the workgroup call it.
+fn finish(tid: u32, m0: u32, group: u32, which: u32, a0: vec4<f32>, a1: vec4<f32>, a2: vec4<f32>, a3: vec4<f32>,
+          a4: vec4<f32>, a5: vec4<f32>, a6: vec4<f32>, a7: vec4<f32>) {
+  sums[tid] = a0;
+  sums[WG + tid] = a1;
+  sums[2u * WG + tid] = a2;
+  sums[3u * WG + tid] = a3;
+  sums[4u * WG + tid] = a4;
+  sums[5u * WG + tid] = a5;
+  sums[6u * WG + tid] = a6;
+  sums[7u * WG + tid] = a7;
+  workgroupBarrier(); // the sums of all lanes are complete
+  // SHARES invocations take one token and four rows; each begins with another lane, so that they read different banks.
+  let share = tid % SHARES;
+  let token = tid / SHARES % TOKENS;
+  let bundle = tid / (SHARES * TOKENS);
+  let start = token * WG + bundle * LANES + 8u * share;
+  var sum = vec4<f32>(0.0);
+  for (var i = 0u; i < 8u; i += 1u) {
+    sum += sums[start + (i + share) % 8u];
+  }
+  workgroupBarrier(); // all have read before the sums are overwritten
+  sums[tid] = sum;
+  workgroupBarrier(); // the shares are complete
+  if (share != 0u) {
+    return;
+  }
+  for (var i = 1u; i < SHARES; i += 1u) {
+    sum += sums[tid + i];
+  }
+  let m = m0 + token;
+  let four = (group + bundle) * FOURS + which;
+  if (GATED == 1u) {
+    put_gated(m, 2u * four, sum.x, sum.z);
+    put_gated(m, 2u * four + 1u, sum.y, sum.w);
+    return;
+  }
+  put(m, 4u * four, sum.x);
+  put(m, 4u * four + 1u, sum.y);
+  put(m, 4u * four + 2u, sum.z);
+  put(m, 4u * four + 3u, sum.w);
+}
+
 @compute @workgroup_size(WG)
 fn matmul_lanes(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
                 @builtin(local_invocation_index) tid: u32) {
@@ -119,17 +175,10 @@ fn matmul_lanes(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) n
     return;
   }
   let group = (wg.y * nwg.x + wg.x) * (WG / LANES);
-  let four = group + tid / LANES;
   let lane = tid % LANES;
-  // Invocations past the last row must still reach the barriers.
-  var rows = min(vec4<u32>(4u * four) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.n - 1u));
-  if (GATED == 1u) {
-    let half = p.n / 2u;
-    let first = min(vec2<u32>(2u * four, 2u * four + 1u), vec2<u32>(half - 1u));
-    rows = vec4<u32>(first, first + vec2<u32>(half));
-  }
   let octets = p.k / 8u;
-  let at = rows * octets;
+  let at = rows_of(group + tid / LANES, 0u) * octets;
+  let at_more = rows_of(group + tid / LANES, 1u) * octets;
   // Tokens past the last one repeat it, and are not written.
   let last = step.rows - 1u;
   let stride = p.x_stride / 4u;
@@ -149,6 +198,14 @@ fn matmul_lanes(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) n
   var a5 = vec4<f32>(0.0);
   var a6 = vec4<f32>(0.0);
   var a7 = vec4<f32>(0.0);
+  var b0 = vec4<f32>(0.0);
+  var b1 = vec4<f32>(0.0);
+  var b2 = vec4<f32>(0.0);
+  var b3 = vec4<f32>(0.0);
+  var b4 = vec4<f32>(0.0);
+  var b5 = vec4<f32>(0.0);
+  var b6 = vec4<f32>(0.0);
+  var b7 = vec4<f32>(0.0);
   for (var i = lane; i < octets; i += LANES) {
     let q0 = octet(at.x + i);
     let q1 = octet(at.y + i);
@@ -156,52 +213,68 @@ fn matmul_lanes(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) n
     let q3 = octet(at.w + i);
     let lo = turn(q0.a, q1.a, q2.a, q3.a);
     let hi = turn(q0.b, q1.b, q2.b, q3.b);
-    let v = 2u * i;
-    a0 = mac8(a0, x0 + v, lo, hi);
-    a1 = mac8(a1, x1 + v, lo, hi);
-    a2 = mac8(a2, x2 + v, lo, hi);
-    a3 = mac8(a3, x3 + v, lo, hi);
-    a4 = mac8(a4, x4 + v, lo, hi);
-    a5 = mac8(a5, x5 + v, lo, hi);
-    a6 = mac8(a6, x6 + v, lo, hi);
-    a7 = mac8(a7, x7 + v, lo, hi);
+    var more_lo = lo;
+    var more_hi = hi;
+    if (ROWS == 8u) {
+      let q4 = octet(at_more.x + i);
+      let q5 = octet(at_more.y + i);
+      let q6 = octet(at_more.z + i);
+      let q7 = octet(at_more.w + i);
+      more_lo = turn(q4.a, q5.a, q6.a, q7.a);
+      more_hi = turn(q4.b, q5.b, q6.b, q7.b);
+    }
+    let u0 = x[x0 + 2u * i];
+    let v0 = x[x0 + 2u * i + 1u];
+    a0 = mac8(a0, u0, v0, lo, hi);
+    if (ROWS == 8u) {
+      b0 = mac8(b0, u0, v0, more_lo, more_hi);
+    }
+    let u1 = x[x1 + 2u * i];
+    let v1 = x[x1 + 2u * i + 1u];
+    a1 = mac8(a1, u1, v1, lo, hi);
+    if (ROWS == 8u) {
+      b1 = mac8(b1, u1, v1, more_lo, more_hi);
+    }
+    let u2 = x[x2 + 2u * i];
+    let v2 = x[x2 + 2u * i + 1u];
+    a2 = mac8(a2, u2, v2, lo, hi);
+    if (ROWS == 8u) {
+      b2 = mac8(b2, u2, v2, more_lo, more_hi);
+    }
+    let u3 = x[x3 + 2u * i];
+    let v3 = x[x3 + 2u * i + 1u];
+    a3 = mac8(a3, u3, v3, lo, hi);
+    if (ROWS == 8u) {
+      b3 = mac8(b3, u3, v3, more_lo, more_hi);
+    }
+    let u4 = x[x4 + 2u * i];
+    let v4 = x[x4 + 2u * i + 1u];
+    a4 = mac8(a4, u4, v4, lo, hi);
+    if (ROWS == 8u) {
+      b4 = mac8(b4, u4, v4, more_lo, more_hi);
+    }
+    let u5 = x[x5 + 2u * i];
+    let v5 = x[x5 + 2u * i + 1u];
+    a5 = mac8(a5, u5, v5, lo, hi);
+    if (ROWS == 8u) {
+      b5 = mac8(b5, u5, v5, more_lo, more_hi);
+    }
+    let u6 = x[x6 + 2u * i];
+    let v6 = x[x6 + 2u * i + 1u];
+    a6 = mac8(a6, u6, v6, lo, hi);
+    if (ROWS == 8u) {
+      b6 = mac8(b6, u6, v6, more_lo, more_hi);
+    }
+    let u7 = x[x7 + 2u * i];
+    let v7 = x[x7 + 2u * i + 1u];
+    a7 = mac8(a7, u7, v7, lo, hi);
+    if (ROWS == 8u) {
+      b7 = mac8(b7, u7, v7, more_lo, more_hi);
+    }
   }
-  sums[tid] = a0;
-  sums[WG + tid] = a1;
-  sums[2u * WG + tid] = a2;
-  sums[3u * WG + tid] = a3;
-  sums[4u * WG + tid] = a4;
-  sums[5u * WG + tid] = a5;
-  sums[6u * WG + tid] = a6;
-  sums[7u * WG + tid] = a7;
-  workgroupBarrier(); // the sums of all lanes are complete
-  // SHARES invocations take one token and four rows; each begins with another lane, so that they read different banks.
-  let share = tid % SHARES;
-  let token = tid / SHARES % TOKENS;
-  let rows_of = tid / (SHARES * TOKENS);
-  let start = token * WG + rows_of * LANES + 8u * share;
-  var sum = vec4<f32>(0.0);
-  for (var i = 0u; i < 8u; i += 1u) {
-    sum += sums[start + (i + share) % 8u];
+  finish(tid, m0, group, 0u, a0, a1, a2, a3, a4, a5, a6, a7);
+  if (ROWS == 8u) {
+    workgroupBarrier(); // all have read the shares before the next sums take their place
+    finish(tid, m0, group, 1u, b0, b1, b2, b3, b4, b5, b6, b7);
   }
-  workgroupBarrier(); // all have read before the sums are overwritten
-  sums[tid] = sum;
-  workgroupBarrier(); // the shares are complete
-  if (share != 0u) {
-    return;
-  }
-  for (var i = 1u; i < SHARES; i += 1u) {
-    sum += sums[tid + i];
-  }
-  let m = m0 + token;
-  let j = group + rows_of;
-  if (GATED == 1u) {
-    put_gated(m, 2u * j, sum.x, sum.z);
-    put_gated(m, 2u * j + 1u, sum.y, sum.w);
-    return;
-  }
-  put(m, 4u * j, sum.x);
-  put(m, 4u * j + 1u, sum.y);
-  put(m, 4u * j + 2u, sum.z);
-  put(m, 4u * j + 3u, sum.w);
 }

@@ -27,6 +27,7 @@ var tileOptions = [][]string{
 	{"matmul_lanes", "lanes 32"},
 	{"matmul_tile_parts", "tile 32x64 k4", "tile 32x64 k2", "tile 32x64"},
 	{"matmul_lanes_128", "lanes 128"},
+	{"matmul_lanes_8", "lanes 32x8"},
 	{"matmul_tile_64", "tile 64x64 k8", "tile 64x64"},
 	{"matmul_tile_64x128", "tile 64x128"},
 	{"matmul_tile_small", "tile 32x64/128 k2", "tile 32x64/128"},

@@ -236,7 +236,7 @@ func (s *Set) linearVariants(a *LinearArgs) (list []variant) {
 	case s.tuning.Deterministic: // one pipeline for all rows
 		var options []variant
 		for _, lanes := range lanesOf(16, a.W.K) {
-			options = append(options, s.matmulLanes(lanes))
+			options = append(options, s.matmulLanes(lanes, 4))
 		}
 		options = append(options, s.matvec(4))
 		for _, t := range tileShapes {
@@ -263,8 +263,9 @@ func (s *Set) linearOptions(a *LinearArgs, rows int) (list []variant) {
 	}
 	var lanes, tiles []variant
 	for _, l := range lanesOf(rows, k) {
-		lanes = append(lanes, s.matmulLanes(l))
+		lanes = append(lanes, s.matmulLanes(l, 4))
 	}
+	lanes = append(lanes, s.matmulLanes(32, 8), s.matmulLanes(64, 8))
 	for _, t := range tileShapes {
 		if t.m() > 32 && 2*rows <= t.m() {
 			break

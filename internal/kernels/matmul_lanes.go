@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/wgsl"
@@ -10,17 +12,22 @@ import (
 const (
 	lanesWG     = 128
 	lanesTokens = 8 // tokens per workgroup
-	lanesRows   = 4 // rows of the weight that invocations share
 )
 
-// matmulLanes has lanes invocations share rows: 32, 64 or 128.
-func (s *Set) matmulLanes(lanes int) variant {
+// matmulLanes has lanes invocations, 32, 64 or 128, share shared rows, 4 or 8.
+func (s *Set) matmulLanes(lanes, shared int) variant {
+	name := fmt.Sprintf("lanes %d", lanes)
+	if shared != 4 {
+		name += fmt.Sprintf("x%d", shared)
+	}
 	return variant{
-		kernel: "matmul_lanes", name: "lanes " + map[int]string{32: "32", 64: "64", 128: "128"}[lanes], parts: 1, gates: true,
-		consts: func(quant.Format, int) wgsl.Consts { return wgsl.Consts{"LANES": uint32(lanes)} },
+		kernel: "matmul_lanes", name: name, parts: 1, gates: true,
+		consts: func(quant.Format, int) wgsl.Consts {
+			return wgsl.Consts{"LANES": uint32(lanes), "ROWS": uint32(shared)}
+		},
 		grid: func(n int) func(int) [3]uint32 {
 			return func(rows int) [3]uint32 {
-				return gpu.Grid(ceil(ceil(n, lanesRows), lanesWG/lanes), ceil(rows, lanesTokens), s.limits.MaxWorkgroupsPerDim)
+				return gpu.Grid(ceil(ceil(n, shared), lanesWG/lanes), ceil(rows, lanesTokens), s.limits.MaxWorkgroupsPerDim)
 			}
 		},
 	}
