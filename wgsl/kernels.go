@@ -130,6 +130,18 @@ func Kernels() []Kernel {
 			Tuning: []string{"HEAD_DIM", "KV_TYPE", "HEADS"}, Libs: kv, Ref: "PagedAttn",
 		},
 		{
+			Name: "paged_attn_few", Bindings: bindings("tokens?", "block_tables", "qkv", "k_cache", "v_cache", "partial!"),
+			Tuning: []string{"WG", "PART", "HEADS", "SLICES", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Ref: "PagedAttnDecode",
+		},
+		{
+			Name: "paged_attn_join", Bindings: bindings("tokens?", "partial", "out!"),
+			Tuning: []string{"WG", "HEAD_DIM", "PART"}, Ref: "PagedAttnReduce",
+		},
+		{
+			Name: "attn_linear", Bindings: bindings("tokens?", "partial", "w", "scales", "y!"),
+			Tuning: []string{"WG", "LANES", "FOURS", "K", "N", "HEAD_DIM", "PARTS", "PART"}, Libs: fused, Weights: true, Ref: "AttnLinear",
+		},
+		{
 			Name: "paged_attn_reduce", Bindings: bindings("partial", "out!"),
 			Tuning: []string{"WG", "HEAD_DIM"}, Ref: "PagedAttnReduce",
 		},
@@ -139,11 +151,11 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "norm_linear", Bindings: bindings("x", "weight", "w", "scales", "bias", "y!"),
-			Tuning: []string{"WG", "LANES", "FOURS", "ROWS_M", "K", "N", "NORM", "GATED"}, Libs: fused, Weights: true, Ref: "NormLinear",
+			Tuning: []string{"WG", "LANES", "FOURS", "K", "N", "NORM", "GATED"}, Libs: fused, Weights: true, Ref: "NormLinear",
 		},
 		{
 			Name: "qkv_rope_store", Bindings: bindings("tokens?", "x", "weight", "w", "scales", "table", "qkv!", "k_cache!", "v_cache!"),
-			Tuning: []string{"WG", "LANES", "FOURS", "ROWS_M", "K", "HEADS", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Libs: fused, Weights: true, Ref: "QKVRopeStore",
+			Tuning: []string{"WG", "LANES", "FOURS", "K", "HEADS", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Libs: fused, Weights: true, Ref: "QKVRopeStore",
 		},
 		{Name: "silu_mul", Bindings: bindings("gate_up", "out!"), Tuning: []string{"WG"}, Ref: "SiLUMul"},
 		{Name: "gather_rows", Bindings: bindings("rows", "x", "out!"), Tuning: []string{"WG"}, Ref: "GatherRows"},

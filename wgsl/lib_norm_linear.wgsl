@@ -1,7 +1,7 @@
 // lib_norm_linear: rows of weights, four at a time, times one row of activations, which may be normed, by LANES invocations. For kernels
-// that have the constants WG, LANES, FOURS, K and NORM, bind `weight` as array<vec4<f32>>, and say where things are:
-// input(m, t), which is vec4 t of row m of the activations, and rows_of(four), which is four rows of w. Quad and Raw come from a
-// lib_weight file.
+// that have the constants WG, LANES, FOURS, K and NORM, and say where things are: input(m, t), which is vec4 t of row m of
+// the activations, norm_weight(t), which is vec4 t of the norm's weights, and rows_of(four), which is four rows of w. Quad and Raw
+// come from a lib_weight file.
 //
 // K is cut into chunks of 32*LANES inputs, of which each lane has 32 neighbours. Nearly always that is one chunk, and its weights are
 // on their way while the inputs are normed. Inputs go through workgroup memory, so that memory is read in order; every 8 vec4 of it
@@ -10,12 +10,12 @@
 const QUADS: u32 = K / 32u; // of a row
 const CHUNKS: u32 = (QUADS + LANES - 1u) / LANES;
 const STAGED: u32 = 9u * LANES;
-const PARTS: u32 = FOURS * WG;
+const SLOTS: u32 = FOURS * WG;
 const QUARTER: u32 = LANES / 4u;
 const FOLD: u32 = 16u; // sums of squares that are left for the last round
 
 var<workgroup> staged: array<vec4<f32>, STAGED>;
-var<workgroup> parts: array<vec4<f32>, PARTS>;
+var<workgroup> parts: array<vec4<f32>, SLOTS>;
 var<workgroup> squares: array<f32, WG>;
 
 // Inputs are 32 neighbours of a row of activations.
@@ -25,7 +25,7 @@ struct Inputs { a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>, e: vec4<
 struct Four { a: Raw, b: Raw, c: Raw, d: Raw, sa: vec2<f32>, sb: vec2<f32>, sc: vec2<f32>, sd: vec2<f32> }
 
 // Held is a lane's weights of a chunk.
-struct Held { f0: Four, f1: Four, f2: Four, f3: Four }
+struct Held { f0: Four, f1: Four }
 
 fn load_four(four: u32, chunk: u32, lane: u32) -> Four {
   // Lanes past the end of the rows multiply zeros with what the last one has.
@@ -36,15 +36,10 @@ fn load_four(four: u32, chunk: u32, lane: u32) -> Four {
 
 fn hold(first: u32, chunk: u32, lane: u32) -> Held {
   let f0 = load_four(first, chunk, lane);
-  var h = Held(f0, f0, f0, f0);
-  if (FOURS > 1u) {
-    h.f1 = load_four(first + 1u, chunk, lane);
+  if (FOURS == 1u) {
+    return Held(f0, f0);
   }
-  if (FOURS > 2u) {
-    h.f2 = load_four(first + 2u, chunk, lane);
-    h.f3 = load_four(first + 3u, chunk, lane);
-  }
-  return h;
+  return Held(f0, load_four(first + 1u, chunk, lane));
 }
 
 fn dot_inputs(q: Quad, v: Inputs) -> f32 {
@@ -66,18 +61,29 @@ fn stage_one(m: u32, chunk: u32, t: u32) -> f32 {
     v = input(m, i);
     if (NORM == 1u) {
       square = dot(v, v);
-      v *= weight[i];
+      v *= norm_weight(i);
     }
   }
   staged[t / 8u * 9u + t % 8u] = v;
   return square;
 }
 
-// stage stages a chunk, 8*LANES/WG vec4 an invocation, and gives their sum of squares.
+// stage stages a chunk, 8*LANES/WG vec4 an invocation, and gives their sum of squares. What would be a loop is written out, here and
+// below: compilers keep loops, and what is carried round them in memory.
 fn stage(m: u32, chunk: u32, tid: u32) -> f32 {
-  var square = 0.0;
-  for (var t = tid; t < 8u * LANES; t += WG) {
-    square += stage_one(m, chunk, t);
+  var square = stage_one(m, chunk, tid);
+  if (WG < 8u * LANES) {
+    square += stage_one(m, chunk, tid + WG);
+  }
+  if (2u * WG < 8u * LANES) {
+    square += stage_one(m, chunk, tid + 2u * WG);
+    square += stage_one(m, chunk, tid + 3u * WG);
+  }
+  if (4u * WG < 8u * LANES) {
+    square += stage_one(m, chunk, tid + 4u * WG);
+    square += stage_one(m, chunk, tid + 5u * WG);
+    square += stage_one(m, chunk, tid + 6u * WG);
+    square += stage_one(m, chunk, tid + 7u * WG);
   }
   return square;
 }
@@ -96,44 +102,26 @@ fn sum_eight(at: u32) -> vec4<f32> {
        + ((parts[at + 4u] + parts[at + 5u]) + (parts[at + 6u] + parts[at + 7u]));
 }
 
-// sum_row is the inner products of row m of the activations with the four rows first + lane, for lanes below FOURS, and of no
-// meaning for others. held is what hold gives for chunk 0. All invocations of the workgroup call it; after it, and before it is called
-// again, there must be a barrier.
-fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32) -> vec4<f32> {
-  var h = held;
-  var s0 = vec4<f32>(0.0);
-  var s1 = vec4<f32>(0.0);
-  var s2 = vec4<f32>(0.0);
-  var s3 = vec4<f32>(0.0);
-  var square = 0.0;
-  for (var chunk = 0u; chunk < CHUNKS; chunk += 1u) {
-    if (chunk > 0u) {
-      h = hold(first, chunk, lane);
-      workgroupBarrier(); // nobody needs the chunk before any more
-    }
-    square += stage(m, chunk, tid);
-    if (NORM == 1u) {
-      squares[tid] = square;
-    }
-    workgroupBarrier(); // the chunk is complete, and with the last one the squares
-    let v = inputs_of(lane);
-    s0 += dot_four(h.f0, v);
-    if (FOURS > 1u) {
-      s1 += dot_four(h.f1, v);
-    }
-    if (FOURS > 2u) {
-      s2 += dot_four(h.f2, v);
-      s3 += dot_four(h.f3, v);
-    }
+// Sums is what a lane found of its rows, and of the sum of squares.
+struct Sums { s0: vec4<f32>, s1: vec4<f32>, square: f32 }
+
+// add_chunk adds a chunk's part to what the chunks before it gave.
+fn add_chunk(m: u32, chunk: u32, h: Held, before: Sums, tid: u32, lane: u32) -> Sums {
+  let square = before.square + stage(m, chunk, tid);
+  if (NORM == 1u) {
+    squares[tid] = square;
   }
-  parts[tid] = s0;
-  if (FOURS > 1u) {
-    parts[WG + tid] = s1;
+  workgroupBarrier(); // the chunk is complete, and with the last one the squares
+  let v = inputs_of(lane);
+  let s0 = before.s0 + dot_four(h.f0, v);
+  if (FOURS == 1u) {
+    return Sums(s0, s0, square);
   }
-  if (FOURS > 2u) {
-    parts[2u * WG + tid] = s2;
-    parts[3u * WG + tid] = s3;
-  }
+  return Sums(s0, before.s1 + dot_four(h.f1, v), square);
+}
+
+// fold_squares leaves the sums of squares of all in the first FOLD.
+fn fold_squares(tid: u32) {
   if (NORM == 1u && tid < FOLD) {
     var sum = squares[tid];
     for (var i = tid + FOLD; i < WG; i += FOLD) {
@@ -141,15 +129,34 @@ fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32) -> vec4<f32> {
     }
     squares[tid] = sum;
   }
+}
+
+fn sum_squares() -> f32 {
+  return ((squares[0] + squares[1]) + (squares[2] + squares[3])) + ((squares[4] + squares[5]) + (squares[6] + squares[7]))
+       + (((squares[8] + squares[9]) + (squares[10] + squares[11])) + ((squares[12] + squares[13]) + (squares[14] + squares[15])));
+}
+
+// sum_row is the inner products of row m of the activations with the four rows first + lane, for lanes below FOURS, and of no
+// meaning for others. held is what hold gives for chunk 0. All invocations of the workgroup call it, once.
+fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32) -> vec4<f32> {
+  var found = add_chunk(m, 0u, held, Sums(vec4<f32>(0.0), vec4<f32>(0.0), 0.0), tid, lane);
+  if (CHUNKS > 1u) {
+    for (var chunk = 1u; chunk < CHUNKS; chunk += 1u) {
+      let h = hold(first, chunk, lane);
+      workgroupBarrier(); // nobody needs the chunk before any more
+      found = add_chunk(m, chunk, h, found, tid, lane);
+    }
+  }
+  parts[tid] = found.s0;
+  if (FOURS > 1u) {
+    parts[WG + tid] = found.s1;
+  }
+  fold_squares(tid);
   workgroupBarrier(); // parts are complete
   if (lane < QUARTER) {
     fold_four(tid);
     if (FOURS > 1u) {
       fold_four(WG + tid);
-    }
-    if (FOURS > 2u) {
-      fold_four(2u * WG + tid);
-      fold_four(3u * WG + tid);
     }
   }
   workgroupBarrier(); // a quarter of them holds the sums
@@ -164,11 +171,7 @@ fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32) -> vec4<f32> {
       z += sum_eight(at + 16u);
     }
     if (NORM == 1u) {
-      var sum = 0.0;
-      for (var i = 0u; i < FOLD; i += 1u) {
-        sum += squares[i];
-      }
-      z *= inverseSqrt(sum / f32(K) + p.eps);
+      z *= inverseSqrt(sum_squares() / f32(K) + p.eps);
     }
   }
   return z;

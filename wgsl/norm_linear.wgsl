@@ -6,18 +6,18 @@
 //   y[m, y_offset+j] (+)= z[m, j]                       without GATED
 //   y[m, j]  = silu(z[m, j]) * z[m, half+j]             with GATED, for j < half = N/2
 //
-// LANES invocations share 4*FOURS rows of w, and all of a workgroup one row of x after the other. r is a factor of the whole sum, so
+// LANES invocations share 4*FOURS rows of w, and all of a workgroup a row of x. r is a factor of the whole sum, so
 // the norm needs no pass of its own.
 //
-// Shapes   M tokens, at most ROWS_M; N rows of w (one part of a matrix), K inputs, a multiple of 32
+// Shapes   M tokens, at most 4; N rows of w (one part of a matrix), K inputs, a multiple of 32
 //   x       [M, K] f32            read
 //   weight  [K] f32               read        of the norm; a dummy without NORM
 //   w       [N, K] packed         read        as internal/quant/format.go says; the buffer is padded to 16 bytes
 //   scales  [N, words] u32             read
 //   bias    [y_stride] f32        read        a dummy without bias; with GATED [N]
 //   y       [M, y_stride] f32     read_write
-// Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG over x and y.
-// Traffic  reads w and scales once (M times where K has several chunks), 4*M*K bytes of x for each workgroup (from cache), writes
+// Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG over x and y, M in z.
+// Traffic  reads w and scales M times, 4*M*K bytes of x for each workgroup (from cache), writes
 //          4*M*N. Bound by latency for a layer of some MB, and by the memory that w takes for an LM head.
 // Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory.
 // Numerics f32 sums, LANES partial ones a row.
@@ -27,8 +27,7 @@
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 64u;     // invocations per workgroup, a multiple of LANES
 const LANES: u32 = 32u;  // invocations that share rows: 32, 64 or 96
-const FOURS: u32 = 1u;   // fours of rows that they share: 1, 2 or 4
-const ROWS_M: u32 = 1u;  // most tokens
+const FOURS: u32 = 1u;   // fours of rows that they share: 1 or 2
 const K: u32 = 1024u;    // inputs, as in Params
 const N: u32 = 6144u;    // rows of this part, as in Params
 const NORM: u32 = 1u;    // 1: x is normed
@@ -65,6 +64,10 @@ const HALF: u32 = N / 2u;
 
 fn input(m: u32, t: u32) -> vec4<f32> {
   return x[m * (K / 4u) + t];
+}
+
+fn norm_weight(t: u32) -> vec4<f32> {
+  return weight[t];
 }
 
 // rows_of is the rows of a four: neighbours, or with GATED two neighbours and what they gate. Invocations past the last row must
@@ -111,36 +114,36 @@ fn put_gated(m: u32, j: u32, gate: f32, up: f32) {
   y[m * p.y_stride + j] = g / (1.0 + exp(-g)) * (up + bias_at(HALF + j));
 }
 
+// row computes what this workgroup has of token m.
+fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32) {
+  let four = first + lane;
+  // What the sums are added to is read while they are made.
+  var old = vec4<f32>(0.0);
+  if (GATED == 0u && lane < FOURS) {
+    old = vec4<f32>(before(m, 4u * four), before(m, 4u * four + 1u), before(m, 4u * four + 2u), before(m, 4u * four + 3u));
+  }
+  let z = sum_row(m, first, held, tid, lane);
+  if (lane < FOURS) {
+    if (GATED == 1u) {
+      put_gated(m, 2u * four, z.x, z.z);
+      put_gated(m, 2u * four + 1u, z.y, z.w);
+    } else {
+      put(m, 4u * four, z.x + old.x);
+      put(m, 4u * four + 1u, z.y + old.y);
+      put(m, 4u * four + 2u, z.z + old.z);
+      put(m, 4u * four + 3u, z.w + old.w);
+    }
+  }
+}
+
 @compute @workgroup_size(WG)
 fn norm_linear(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
                @builtin(local_invocation_index) tid: u32) {
   let lane = tid % LANES;
   let first = ((wg.y * nwg.x + wg.x) * (WG / LANES) + tid / LANES) * FOURS;
   let held = hold(first, 0u, lane);
-  let four = first + lane;
-  for (var m = 0u; m < ROWS_M; m += 1u) {
-    if (m >= step.rows) { // the same for the whole workgroup
-      break;
-    }
-    if (m > 0u) {
-      workgroupBarrier(); // sum_row may begin again
-    }
-    // What the sums are added to is read while they are made.
-    var old = vec4<f32>(0.0);
-    if (GATED == 0u && lane < FOURS) {
-      old = vec4<f32>(before(m, 4u * four), before(m, 4u * four + 1u), before(m, 4u * four + 2u), before(m, 4u * four + 3u));
-    }
-    let z = sum_row(m, first, held, tid, lane);
-    if (lane < FOURS) {
-      if (GATED == 1u) {
-        put_gated(m, 2u * four, z.x, z.z);
-        put_gated(m, 2u * four + 1u, z.y, z.w);
-      } else {
-        put(m, 4u * four, z.x + old.x);
-        put(m, 4u * four + 1u, z.y + old.y);
-        put(m, 4u * four + 2u, z.z + old.z);
-        put(m, 4u * four + 3u, z.w + old.w);
-      }
-    }
+  let m = wg.z;
+  if (m < step.rows) { // the same for the whole workgroup
+    row(m, first, held, tid, lane);
   }
 }

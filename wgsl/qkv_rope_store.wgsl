@@ -7,7 +7,7 @@
 // LANES invocations share 4*FOURS rows of w. Four of them are two pairs of one head: neighbours, or with HALF_SPLIT two neighbours and
 // those half a head further.
 //
-// Shapes   M tokens, at most ROWS_M; H query and G key heads of D = HEAD_DIM; N = (H + 2*G)*D rows of w; K inputs, a multiple of 32
+// Shapes   M tokens, at most 4; H query and G key heads of D = HEAD_DIM; N = (H + 2*G)*D rows of w; K inputs, a multiple of 32
 //   tokens  [4] vec4<u32>                read   (id, position, slot, sequence); a slot of 0xFFFFFFFF is not stored
 //   x       [M, K] f32                   read
 //   weight  [K] f32                      read   of the norm
@@ -17,8 +17,8 @@
 //   qkv     [M, row_stride] f32          write  the first H*D elements of a row
 //   k_cache [blocks, G, 16, D]           write  f16 pairs or f32, by KV_TYPE
 //   v_cache [blocks, G, 16, D]           write
-// Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG.
-// Traffic  reads w and scales once (M times where K has several chunks); writes 4*M*H*D bytes and the keys and values. Bound by latency.
+// Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG, M in z.
+// Traffic  reads w and scales M times; writes 4*M*H*D bytes and the keys and values. Bound by latency.
 // Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory.
 // Numerics f32 sums, LANES partial ones a row; f16 rounds to nearest and ends at 65504.
 // Needs    a lib_weight file and lib_norm_linear, appended by wgsl.Source; formats that are read 32 at a time; nothing beyond the portable subset.
@@ -27,8 +27,7 @@
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 64u;        // invocations per workgroup, a multiple of LANES
 const LANES: u32 = 32u;     // invocations that share rows: 32, 64 or 96
-const FOURS: u32 = 1u;      // fours of rows that they share: 1, 2 or 4
-const ROWS_M: u32 = 1u;     // most tokens, at most 4
+const FOURS: u32 = 1u;      // fours of rows that they share: 1 or 2
 const K: u32 = 1024u;       // inputs, as in Params
 const HEADS: u32 = 20u;     // H + 2*G
 const NORM: u32 = 1u;       // always
@@ -74,6 +73,10 @@ const FOURS_OF_HEAD: u32 = HEAD_DIM / 4u;
 
 fn input(m: u32, t: u32) -> vec4<f32> {
   return x[m * (K / 4u) + t];
+}
+
+fn norm_weight(t: u32) -> vec4<f32> {
+  return weight[t];
 }
 
 // place is where the two pairs of a four begin in their head.
@@ -160,28 +163,28 @@ fn put(m: u32, head: u32, at: vec2<u32>, sums: vec4<f32>, cs: vec4<f32>) {
   store(key, out + at.y / 2u, z.zw);
 }
 
+// row computes what this workgroup has of token m.
+fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32) {
+  let four = first + lane;
+  let head = four / FOURS_OF_HEAD;
+  let at = place(four);
+  var cs = vec4<f32>(0.0);
+  if (lane < FOURS) {
+    cs = turns(tokens[m].y, at); // on its way while the sums are made
+  }
+  let z = sum_row(m, first, held, tid, lane);
+  if (lane < FOURS && head < HEADS) {
+    put(m, head, at, z, cs);
+  }
+}
+
 @compute @workgroup_size(WG)
 fn qkv_rope_store(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
   let lane = tid % LANES;
   let first = (wg.x * (WG / LANES) + tid / LANES) * FOURS;
   let held = hold(first, 0u, lane);
-  let four = first + lane;
-  let head = four / FOURS_OF_HEAD;
-  let at = place(four);
-  for (var m = 0u; m < ROWS_M; m += 1u) {
-    if (m >= step.rows) { // the same for the whole workgroup
-      break;
-    }
-    if (m > 0u) {
-      workgroupBarrier(); // sum_row may begin again
-    }
-    var cs = vec4<f32>(0.0);
-    if (lane < FOURS) {
-      cs = turns(tokens[m].y, at); // on its way while the sums are made
-    }
-    let z = sum_row(m, first, held, tid, lane);
-    if (lane < FOURS && head < HEADS) {
-      put(m, head, at, z, cs);
-    }
+  let m = wg.z;
+  if (m < step.rows) { // the same for the whole workgroup
+    row(m, first, held, tid, lane);
   }
 }

@@ -67,8 +67,24 @@ func attentionLong(b *bench) error {
 	return attention(b, quant.KVF16, 16, 1, 2, distantRuns, 0)
 }
 
-// attention adds one step. The blocks of sequences are shuffled; whatever no sequence has is NaN or nonsense.
+// scene is one step of attention: all arguments but Out, and what ref makes of them.
+type scene struct {
+	args         kernels.AttentionArgs
+	rows, bucket int
+	want         []float32 // [bucket, heads*d]
+}
+
+// attention adds one step.
 func attention(b *bench, kv quant.KVType, d, kvHeads, group int, step attnStep, surplus int) error {
+	s := b.scene(kv, d, kvHeads, group, step, surplus, b.tokens)
+	s.args.Out = b.outputFloats("attention out", attended, poisonedFloats(len(s.want)), s.want)
+	op, err := b.set.Attention(s.args)
+	return b.run(op, err, s.bucket)
+}
+
+// scene makes one step. The blocks of sequences are shuffled; whatever no sequence has is NaN or nonsense. upload puts the tokens of
+// a bucket on the device.
+func (b *bench) scene(kv quant.KVType, d, kvHeads, group int, step attnStep, surplus int, upload func([]ref.Token, int) gpu.Buffer) scene {
 	heads := kvHeads * group
 	maxBlocks, blocks := 0, 0
 	for _, r := range step {
@@ -107,11 +123,9 @@ func attention(b *bench, kv quant.KVType, d, kvHeads, group int, step attnStep, 
 		Tokens: tokens, BlockTables: tables, MaxBlocks: maxBlocks, Heads: heads, RowStride: stride, Scale: scale,
 		QKV: qkv, K: k, V: v, Out: want,
 	}, 0, rows)
-	op, err := b.set.Attention(kernels.AttentionArgs{
+	return scene{rows: rows, bucket: bucket, want: want, args: kernels.AttentionArgs{
 		Rows: bucket, Heads: heads, KVHeads: kvHeads, HeadDim: d, RowStride: stride, MaxBlocks: maxBlocks, KV: kv,
-		Tokens: b.tokens(tokens, bucket), BlockTables: b.input(tables), QKV: b.inputFloats(qkv),
-		KCache: b.buffer("k", k.Words, gpu.UsageStorage), VCache: b.buffer("v", v.Words, gpu.UsageStorage),
-		Out: b.outputFloats("attention out", attended, poisonedFloats(bucket*heads*d), want), Step: b.step(rows),
-	})
-	return b.run(op, err, bucket)
+		Tokens: upload(tokens, bucket), BlockTables: b.input(tables), QKV: b.inputFloats(qkv),
+		KCache: b.buffer("k", k.Words, gpu.UsageStorage), VCache: b.buffer("v", v.Words, gpu.UsageStorage), Step: b.step(rows),
+	}}
 }

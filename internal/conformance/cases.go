@@ -129,6 +129,7 @@ func Cases(level Level) []Case {
 		add("attention/int8", nil, func(b *bench) error { return attentionCase(b, quant.KVI8, []int{128}, longRuns) })
 		add("norm_linear/q4g32", nil, func(b *bench) error { return normLinearCase(b, q4, fusedShapes[:1]) })
 		add("qkv_rope_store/q4g32", nil, func(b *bench) error { return qkvRopeStoreCase(b, q4, qkvShapes[:1]) })
+		add("attn_linear/q4g32", nil, func(b *bench) error { return attnLinearCase(b, q4, quant.KVF16, []int{128}, false) })
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
 		add("gather_columns", nil, gatherColumnsCase)
@@ -216,6 +217,13 @@ func Cases(level Level) []Case {
 		add("norm_linear/"+f.String(), nil, func(b *bench) error { return normLinearCase(b, f, fusedShapes) })
 		add("qkv_rope_store/"+f.String(), nil, func(b *bench) error { return qkvRopeStoreCase(b, f, qkvShapes) })
 	}
+	for _, kv := range quant.KVTypes() {
+		add("attn_linear/"+kv.String(), nil, func(b *bench) error { return attnLinearCase(b, q4, kv, []int{48, 128, 256}, false) })
+		add("attn_linear_long/"+kv.String(), nil, func(b *bench) error { return attnLinearCase(b, q4, kv, []int{16, 128}, true) })
+	}
+	add("attn_linear/f16", nil, func(b *bench) error {
+		return attnLinearCase(b, quant.Format{Kind: quant.F16}, quant.KVF16, []int{128}, false)
+	})
 	add("attention_long", nil, attentionLong)
 	add("silu_mul", nil, siluMulCase)
 	add("gather_rows", nil, gatherRowsCase)

@@ -119,10 +119,9 @@ func qkvRopeStoreCase(b *bench, f quant.Format, shapes []qkvShape) error {
 			kind, tol = halves, tolerance{half.abs + fusedTolerance.abs, half.rel}
 		}
 		empty := poisoned(len(kc.Words))
-		padded := append(tokens[:s.rows:s.rows], make([]ref.Token, kernels.FusedRows-s.rows)...)
 		op, err := b.set.QKVRopeStore(kernels.QKVRopeStoreArgs{
 			Rows: s.rows, Heads: s.heads, KVHeads: s.kvHeads, HeadDim: s.d, RowStride: stride, HalfSplit: s.halfSplit, KV: s.kv, Eps: 1e-5,
-			Tokens: b.uniformTokens(padded), X: b.inputFloats(x), Norm: b.inputFloats(norm), W: b.upload(w), Table: b.inputFloats(table),
+			Tokens: b.uniformTokens(tokens, s.rows), X: b.inputFloats(x), Norm: b.inputFloats(norm), W: b.upload(w), Table: b.inputFloats(table),
 			QKV:    b.outputFloats("qkv_rope_store qkv", fusedTolerance, before, want),
 			KCache: b.output("qkv_rope_store k", kind, tol, empty, kc.Words),
 			VCache: b.output("qkv_rope_store v", kind, tol, empty, vc.Words), Step: b.step(s.rows),
@@ -134,10 +133,54 @@ func qkvRopeStoreCase(b *bench, f quant.Format, shapes []qkvShape) error {
 	return nil
 }
 
-// uniformTokens is tokens in a buffer that kernels read as a uniform.
-func (b *bench) uniformTokens(tokens []ref.Token) gpu.Buffer {
+// fewRuns has single tokens around the edges of what a workgroup of paged_attn_few takes at a time (64), and of all that it takes
+// before it begins anew (256 and 2048).
+var fewRuns = []attnStep{
+	{{0, 1}},
+	{{63, 64}, {64, 65}, {130, 131}},
+	{{2, 3}, {255, 256}, {256, 257}, {900, 901}},
+	{{2047, 2048}, {2048, 2049}},
+}
+
+// attnLinearCase runs steps for each head dimension, with a different number of heads per KV head each time.
+func attnLinearCase(b *bench, f quant.Format, kv quant.KVType, dims []int, long bool) error {
+	for i, d := range dims {
+		for j, step := range fewRuns {
+			s := b.scene(kv, d, 1+(i+j)%2, []int{8, 1, 4, 6}[(i+j)%4], step, j%2*(kernels.FusedRows-len(step)), b.uniformTokens)
+			const n = 37
+			k := s.args.Heads * d
+			if k%f.Multiple() != 0 || k%32 != 0 {
+				continue
+			}
+			parts := cut(b.matrix(f, n, k), 1+j%2)
+			before := poisonedFloats(s.bucket * n)
+			copy(before, b.uniform(s.rows*n))
+			want := append([]float32(nil), before...)
+			row := 0
+			for _, part := range parts {
+				ref.NormLinear(&ref.NormLinearArgs{
+					M: s.rows, X: s.want[:s.rows*k], W: part, Add: true, Y: want, YStride: n, YOffset: row,
+				}, 0, part.Rows)
+				row += part.Rows
+			}
+			if long {
+				s.args.Out = b.outputFloats("attn_linear out", attended, poisonedFloats(len(s.want)), s.want)
+			}
+			op, err := b.set.AttnLinear(kernels.AttnLinearArgs{
+				Attention: s.args, W: b.upload(parts...), Y: b.outputFloats("attn_linear y", fusedTolerance, before, want), Long: long,
+			})
+			if err := b.run(op, err, s.bucket); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// uniformTokens is tokens in a buffer that kernels read as a uniform, which is as large as the largest bucket.
+func (b *bench) uniformTokens(tokens []ref.Token, _ int) gpu.Buffer {
 	var words []uint32
-	for _, t := range tokens {
+	for _, t := range append(tokens[:len(tokens):len(tokens)], make([]ref.Token, kernels.FusedRows-len(tokens))...) {
 		words = append(words, t.ID, t.Position, t.Slot, t.Seq)
 	}
 	return b.buffer("tokens", words, gpu.UsageUniform)

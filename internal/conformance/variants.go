@@ -91,18 +91,18 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			return nil
 		}
 		return []wgsl.Consts{
-			{"WG": 64, "LANES": 32, "FOURS": 1, "ROWS_M": 1, "K": 1024, "N": 6144, "NORM": 1, "GATED": 1},
-			{"WG": 128, "LANES": 64, "FOURS": 4, "ROWS_M": 4, "K": 2048, "N": 1024, "NORM": 0, "GATED": 0},
-			{"WG": 96, "LANES": 96, "FOURS": 1, "ROWS_M": 1, "K": 4096, "N": 1024, "NORM": 1, "GATED": 0},
-			{"WG": 128, "LANES": 32, "FOURS": 2, "ROWS_M": 1, "K": 1024, "N": 103424, "NORM": 1, "GATED": 0},
+			{"WG": 64, "LANES": 32, "FOURS": 1, "K": 1024, "N": 6144, "NORM": 1, "GATED": 1},
+			{"WG": 128, "LANES": 64, "FOURS": 2, "K": 2048, "N": 1024, "NORM": 0, "GATED": 0},
+			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 4096, "N": 1024, "NORM": 1, "GATED": 0},
+			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 1024, "N": 103424, "NORM": 1, "GATED": 0},
 		}
 	case "qkv_rope_store":
 		if !kernels.Wide(*f) {
 			return nil
 		}
 		return []wgsl.Consts{
-			{"WG": 64, "LANES": 32, "FOURS": 1, "ROWS_M": 1, "K": 1024, "HEADS": 20, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
-			{"WG": 96, "LANES": 96, "FOURS": 1, "ROWS_M": 4, "K": 4096, "HEADS": 3, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
+			{"WG": 64, "LANES": 32, "FOURS": 1, "K": 1024, "HEADS": 20, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
+			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 4096, "HEADS": 3, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
 		}
 	case "advance", "argmax_advance":
 		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
@@ -120,6 +120,25 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{{"GATED": 0}, {"GATED": 1}}
 	case "rope_store":
 		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0, "KV_TYPE": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1, "KV_TYPE": 1}}
+	case "attn_linear":
+		if !kernels.Wide(*f) {
+			return nil
+		}
+		return []wgsl.Consts{
+			{"WG": 64, "LANES": 64, "FOURS": 1, "K": 2048, "N": 1024, "HEAD_DIM": 128, "PARTS": 4, "PART": 64},
+			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 96, "N": 5, "HEAD_DIM": 48, "PARTS": 4, "PART": 64},
+		}
+	case "paged_attn_few":
+		var list []wgsl.Consts
+		for _, kv := range quant.KVTypes() {
+			list = append(list,
+				wgsl.Consts{"HEADS": 2, "SLICES": 8, "HEAD_DIM": 128, "KV_TYPE": uint32(kv)},
+				wgsl.Consts{"HEADS": 1, "SLICES": 64, "HEAD_DIM": 16, "KV_TYPE": uint32(kv)},
+				wgsl.Consts{"HEADS": 2, "SLICES": 4, "HEAD_DIM": 256, "KV_TYPE": uint32(kv)})
+		}
+		return list
+	case "paged_attn_join":
+		return []wgsl.Consts{{"HEAD_DIM": 48}, {"HEAD_DIM": 128}, {"HEAD_DIM": 256}}
 	case "rope":
 		return []wgsl.Consts{{"HEAD_DIM": 16, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 0}, {"HEAD_DIM": 128, "HALF_SPLIT": 1}}
 	case "qk_norm":

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/pagelight/pagelight/wgsl"
 )
@@ -11,11 +12,9 @@ type fourVariant struct{ fours, wg, lanes int }
 
 func (v fourVariant) String() string { return fmt.Sprintf("%dx%d", 4*v.fours, v.wg) }
 
-// consts are those of lib_norm_linear, for steps of at most rows rows.
-func (v fourVariant) consts(rows, k int) wgsl.Consts {
-	return wgsl.Consts{
-		"WG": uint32(v.wg), "LANES": uint32(v.lanes), "FOURS": uint32(v.fours), "ROWS_M": uint32(rows), "K": uint32(k),
-	}
+// consts are those of lib_norm_linear.
+func (v fourVariant) consts(k int) wgsl.Consts {
+	return wgsl.Consts{"WG": uint32(v.wg), "LANES": uint32(v.lanes), "FOURS": uint32(v.fours), "K": uint32(k)}
 }
 
 // storage is the workgroup memory that lib_norm_linear takes, in bytes.
@@ -36,22 +35,26 @@ func fourLanes(k int) int {
 // headRows is the number of rows from which on a layer is bound by memory, like an LM head, and not by latency.
 const headRows = 16384
 
-// fourVariants lists the shapes for n rows of k inputs that fit the device, the default first.
-func (s *Set) fourVariants(n, k int) (list []fourVariant) {
+// fourVariants lists the shapes for n rows of k inputs that fit the device, the default first; most says that it is the one with
+// the largest workgroups, which pays where each of them has much to do before it begins.
+func (s *Set) fourVariants(n, k int, most bool) (list []fourVariant) {
 	lanes := fourLanes(k)
-	sizes := []int{64, 128, 256}
-	if lanes == 96 {
-		sizes = []int{96, 192}
-	}
-	fours := []int{1, 2, 4}
+	sizes := map[int][]int{32: {64, 128, 256}, 64: {128, 64, 256}, 96: {96, 192}}[lanes]
+	fours := []int{1, 2}
 	if n >= headRows {
-		fours = []int{2, 4, 1}
-		sizes[0], sizes[1] = sizes[1], sizes[0]
+		fours = []int{2, 1}
+		if lanes != 96 {
+			sizes = []int{128, 64, 256}
+		}
+	}
+	if most {
+		slices.Sort(sizes)
+		slices.Reverse(sizes)
 	}
 	for _, f := range fours {
 		for _, wg := range sizes {
 			v := fourVariant{f, wg, lanes}
-			if wg <= s.limits.MaxInvocations && v.storage() <= s.limits.MaxWorkgroupMemory {
+			if wg%lanes == 0 && wg <= s.limits.MaxInvocations && v.storage() <= s.limits.MaxWorkgroupMemory {
 				list = append(list, v)
 			}
 		}
@@ -60,8 +63,8 @@ func (s *Set) fourVariants(n, k int) (list []fourVariant) {
 }
 
 // chooseFour picks one of fourVariants for a layer of n rows of k inputs; key says what else its speed depends on.
-func (s *Set) chooseFour(key string, n, k int) fourVariant {
-	list := s.fourVariants(n, k)
+func (s *Set) chooseFour(key string, n, k int, most bool) fourVariant {
+	list := s.fourVariants(n, k, most)
 	names := make([]string, len(list))
 	for i, v := range list {
 		names[i] = v.String()
@@ -73,12 +76,4 @@ func (s *Set) chooseFour(key string, n, k int) fourVariant {
 		}
 	}
 	panic("BUG: no variant " + chosen)
-}
-
-// fourBuckets are the most rows of the two pipelines of such an op, for one row and for up to rows.
-func fourBuckets(rows int) []int {
-	if rows == 1 {
-		return []int{1}
-	}
-	return []int{1, FusedRows}
 }

@@ -24,6 +24,7 @@ var paramsOf = map[string]any{
 	"paged_attn_grouped": splitParams{}, "paged_attn_tiled": attnParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"norm_linear": normLinearParams{}, "qkv_rope_store": qkvParams{},
+	"paged_attn_few": splitParams{}, "paged_attn_join": reduceParams{}, "attn_linear": attnLinearParams{},
 	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
 	"moe_route": routeParams{}, "moe_group": groupParams{}, "moe_matvec": expertParams{}, "moe_matmul": expertParams{},
 	"moe_serial": expertParams{}, "moe_combine": combineParams{},
@@ -389,11 +390,24 @@ func TestFourLanes(t *testing.T) {
 	}
 }
 
+func TestFourVariantsPutTheDefaultFirst(t *testing.T) {
+	s := &Set{limits: gpu.DefaultLimits}
+	if got := s.fourVariants(103424, 1024, false)[0].String(); got != "8x128" {
+		t.Errorf("an LM head takes %s, want 8x128", got)
+	}
+	if got := s.fourVariants(1024, 2048, true)[0].String(); got != "4x256" {
+		t.Errorf("with the largest workgroups it is %s, want 4x256", got)
+	}
+}
+
 // TestFourVariantsFit holds the shapes to what every device has, with something for each number of lanes.
 func TestFourVariantsFit(t *testing.T) {
 	s := &Set{limits: gpu.DefaultLimits}
-	for k, want := range map[int]string{1024: "4x64", 2048: "4x64", 3072: "4x96"} {
-		list := s.fourVariants(1024, k)
+	for k, want := range map[int]string{1024: "4x64", 2048: "4x128", 3072: "4x96"} {
+		if len(s.fourVariants(headRows, k, false)) == 0 {
+			t.Errorf("nothing fits an LM head of %d inputs", k)
+		}
+		list := s.fourVariants(1024, k, false)
 		if len(list) == 0 || list[0].String() != want {
 			t.Fatalf("%d inputs: %v, want %s first", k, list, want)
 		}

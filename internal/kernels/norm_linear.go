@@ -8,7 +8,7 @@ import (
 
 // NormLinearArgs are the arguments of NormLinear.
 type NormLinearArgs struct {
-	Rows  int        // most rows, M, at most FusedRows
+	Rows  int        // most rows, M, at most FusedRows; each reads the weights again
 	X     gpu.Buffer // [M, W.K] f32
 	Norm  gpu.Buffer // [W.K] f32, the weight of the RMS norm; nil leaves X as it is
 	Eps   float32    // added to the mean square
@@ -51,46 +51,31 @@ func (s *Set) NormLinear(a NormLinearArgs) (Op, error) {
 	if a.Bias != nil {
 		params.Flags |= flagBias
 	}
-	var list [][]*dispatch // for one row, and for more
-	for _, rows := range fourBuckets(a.Rows) {
-		var parts []*dispatch
-		for _, part := range a.W.Parts {
-			key := fmt.Sprintf("norm_linear %v gated %d rows %d", part.Format, bit(a.Gated), rows)
-			v := s.chooseFour(key, part.Rows, a.W.K)
-			consts := v.consts(rows, a.W.K)
-			consts["N"], consts["NORM"], consts["GATED"] = uint32(part.Rows), bit(a.Norm != nil), bit(a.Gated)
-			p, err := s.pipeline("norm_linear", &part.Format, consts)
-			if err != nil {
-				return nil, err
-			}
-			params.N, params.YOffset = uint32(part.Rows), uint32(part.Row0)
-			group, err := s.bind(p, params, a.Step, a.X, a.Norm, part.Data, part.Scales, a.Bias, a.Y)
-			if err != nil {
-				return nil, err
-			}
-			parts = append(parts, &dispatch{p, group, s.fourGrid(part.Rows, v)})
+	var list []*dispatch
+	for _, part := range a.W.Parts {
+		v := s.chooseFour(fmt.Sprintf("norm_linear %v gated %d", part.Format, bit(a.Gated)), part.Rows, a.W.K, false)
+		consts := v.consts(a.W.K)
+		consts["N"], consts["NORM"], consts["GATED"] = uint32(part.Rows), bit(a.Norm != nil), bit(a.Gated)
+		p, err := s.pipeline("norm_linear", &part.Format, consts)
+		if err != nil {
+			return nil, err
 		}
-		list = append(list, parts)
+		params.N, params.YOffset = uint32(part.Rows), uint32(part.Row0)
+		group, err := s.bind(p, params, a.Step, a.X, a.Norm, part.Data, part.Scales, a.Bias, a.Y)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &dispatch{p, group, s.fourGrid(part.Rows, v)})
 	}
-	return &op{name: "norm_linear", rows: a.Rows, choose: byRows(list), traffic: func(rows int) int64 {
-		return 4*int64(rows)*int64(a.W.K+a.outputs()) + a.W.bytes()
+	return &op{name: "norm_linear", rows: a.Rows, choose: always(list...), traffic: func(rows int) int64 {
+		return int64(rows) * (4*int64(a.W.K+a.outputs()) + a.W.bytes())
 	}}, nil
-}
-
-// byRows chooses the first list for one row and the last for more.
-func byRows(list [][]*dispatch) func(rows int) []*dispatch {
-	return func(rows int) []*dispatch {
-		if rows == 1 {
-			return list[0]
-		}
-		return list[len(list)-1]
-	}
 }
 
 // fourGrid is the grid of n rows in a shape.
 func (s *Set) fourGrid(n int, v fourVariant) func(rows int) [3]uint32 {
-	return func(int) [3]uint32 {
-		return gpu.Grid(ceil(ceil(n, 4), v.fours*v.wg/v.lanes), 1, s.limits.MaxWorkgroupsPerDim)
+	return func(rows int) [3]uint32 {
+		return gpu.Grid(ceil(ceil(n, 4), v.fours*v.wg/v.lanes), rows, s.limits.MaxWorkgroupsPerDim)
 	}
 }
 

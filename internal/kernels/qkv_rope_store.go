@@ -74,24 +74,21 @@ func (s *Set) QKVRopeStore(a QKVRopeStoreArgs) (Op, error) {
 	for _, b := range []gpu.Buffer{a.X, a.Norm, part.Data, part.Scales, a.Table, a.QKV, a.KCache, a.VCache} {
 		ranges = append(ranges, gpu.Binding{Buffer: b})
 	}
-	var list [][]*dispatch // for one row, and for more
-	for _, rows := range fourBuckets(a.Rows) {
-		v := s.chooseFour(fmt.Sprintf("qkv_rope_store %v rows %d", part.Format, rows), a.W.Rows, a.W.K)
-		consts := v.consts(rows, a.W.K)
-		consts["HEADS"], consts["HEAD_DIM"] = uint32(a.Heads+2*a.KVHeads), uint32(a.HeadDim)
-		consts["HALF_SPLIT"], consts["KV_TYPE"] = bit(a.HalfSplit), uint32(a.KV)
-		p, err := s.pipeline("qkv_rope_store", &part.Format, consts)
-		if err != nil {
-			return nil, err
-		}
-		group, err := s.bindRanges(p, params, a.Step, ranges...)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, []*dispatch{{p, group, s.fourGrid(a.W.Rows, v)}})
+	v := s.chooseFour(fmt.Sprintf("qkv_rope_store %v", part.Format), a.W.Rows, a.W.K, false)
+	consts := v.consts(a.W.K)
+	consts["HEADS"], consts["HEAD_DIM"] = uint32(a.Heads+2*a.KVHeads), uint32(a.HeadDim)
+	consts["HALF_SPLIT"], consts["KV_TYPE"] = bit(a.HalfSplit), uint32(a.KV)
+	p, err := s.pipeline("qkv_rope_store", &part.Format, consts)
+	if err != nil {
+		return nil, err
 	}
-	return &op{name: "qkv_rope_store", rows: a.Rows, choose: byRows(list), traffic: func(rows int) int64 {
+	group, err := s.bindRanges(p, params, a.Step, ranges...)
+	if err != nil {
+		return nil, err
+	}
+	grid := s.fourGrid(a.W.Rows, v)
+	return &op{name: "qkv_rope_store", rows: a.Rows, choose: always(&dispatch{p, group, grid}), traffic: func(rows int) int64 {
 		kv := 2 * a.KV.BlockBytes(a.KVHeads, a.HeadDim) / BlockSize
-		return int64(rows)*(4*int64(a.W.K+a.Heads*a.HeadDim)+kv) + a.W.bytes()
+		return int64(rows) * (4*int64(a.W.K+a.Heads*a.HeadDim) + kv + a.W.bytes())
 	}}, nil
 }

@@ -34,7 +34,8 @@ type Forward struct {
 	Pick   []kernels.Op // logits -> best ids
 	Select []kernels.Op // logits -> candidates for a sampler
 
-	few, fewHead []kernels.Op // Trunk and Head for kernels.FusedRows rows, nil where the device has no use for them
+	// Trunk, for short and for long contexts, and Head for kernels.FusedRows rows; nil where the device has no use for them.
+	few, fewLong, fewHead []kernels.Op
 
 	Taps []Tap // where linear layers of Trunk read, in order
 
@@ -76,6 +77,7 @@ type builder struct {
 
 	collect bool // calls are collected
 	calls   []call
+	long    bool // the contexts of collected calls may be long
 }
 
 // activations are the buffers between ops. All are f32.
@@ -118,6 +120,11 @@ func (b *builder) build(w *Weights, c *Cache) {
 	if b.set.Fuses() {
 		b.over(&b.few, 0)
 		b.fused(func() { b.trunk(w, c) })
+		if b.Shape.MaxBlocksPerSeq*blockSize >= kernels.LongContext {
+			b.over(&b.fewLong, 0)
+			b.long = true
+			b.fused(func() { b.trunk(w, c) })
+		}
 		b.over(&b.fewHead, 1)
 		b.fused(func() { b.head(w) })
 	}

@@ -22,6 +22,7 @@ type call struct {
 	add    bool       // whether it adds to y
 	cache  *Cache
 	layer  int
+	attend kernels.AttentionArgs
 }
 
 type callKind uint8
@@ -33,6 +34,7 @@ const (
 	callRope
 	callStore
 	callGate
+	callAttention
 )
 
 // do makes a call's ops, at once or when all calls are known.
@@ -58,6 +60,9 @@ func (b *builder) fused(build func()) {
 // fuse makes ops of call i and perhaps of some that follow, and says of how many.
 func (b *builder) fuse(i int) int {
 	first := b.calls[i]
+	if first.what == callAttention {
+		return b.fuseAttention(i)
+	}
 	at := i // of the linear layer
 	var norm gpu.Buffer
 	if first.what == callNorm {
@@ -98,6 +103,23 @@ func (b *builder) fuse(i int) int {
 	return at + 1 - i
 }
 
+// fuseAttention joins attention, call i, with the linear layer that adds what it found.
+func (b *builder) fuseAttention(i int) int {
+	first := b.calls[i]
+	if b.next(i+1, callLinear, first.writes) && !b.readAgain(i+2, first.writes) {
+		c := b.calls[i+1]
+		if c.add && c.linear.Bias == nil && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil {
+			w := c.linear.Pieces[0].W
+			if readable, _ := b.set.CanFuse(&w); readable {
+				b.add(b.set.AttnLinear(kernels.AttnLinearArgs{Attention: first.attend, W: w, Y: c.y, Long: b.long}))
+				return 2
+			}
+		}
+	}
+	first.emit()
+	return 1
+}
+
 func (b *builder) normLinear(x, norm gpu.Buffer, c call, w kernels.Weight, y gpu.Buffer, gated bool) {
 	b.add(b.set.NormLinear(kernels.NormLinearArgs{
 		Rows: b.rows(), X: x, Norm: norm, Eps: float32(b.cfg.RMSNormEps), W: w, Bias: c.linear.Bias, Gated: gated, Y: y, Add: c.add,
@@ -134,9 +156,23 @@ func (f *Forward) TrunkOf(rows int) []kernels.Op {
 	return f.Trunk
 }
 
-// HeadOf lists the ops from hidden states to logits for steps of at most rows rows that want them.
+// LongTrunkOf is TrunkOf for steps whose contexts are long. Both serve contexts of every length; which is faster, LongTrunk says.
+func (f *Forward) LongTrunkOf(rows int) []kernels.Op {
+	if f.fewLong != nil && rows <= kernels.FusedRows {
+		return f.fewLong
+	}
+	return f.TrunkOf(rows)
+}
+
+// LongTrunk says whether LongTrunkOf is faster for a step of at most rows rows whose longest context has positions positions.
+func (f *Forward) LongTrunk(rows, positions int) bool {
+	return f.fewLong != nil && rows <= kernels.FusedRows && positions >= kernels.LongContext
+}
+
+// HeadOf lists the ops from hidden states to logits for steps of at most rows rows that want them. The kernels of few rows read the
+// weights again for each row, which a layer as large as this one should not.
 func (f *Forward) HeadOf(rows int) []kernels.Op {
-	if f.fewHead != nil && rows <= kernels.FusedRows {
+	if f.fewHead != nil && rows == 1 {
 		return f.fewHead
 	}
 	return f.Head

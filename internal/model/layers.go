@@ -13,7 +13,7 @@ func (b *builder) rows() int {
 	if b.step.Offset == 0 {
 		rows = b.MaxTokens
 	}
-	if b.ops == &b.few || b.ops == &b.fewHead {
+	if b.ops == &b.few || b.ops == &b.fewLong || b.ops == &b.fewHead {
 		rows = min(rows, kernels.FusedRows)
 	}
 	return rows
@@ -118,13 +118,12 @@ func (b *builder) kvStore(qkv gpu.Buffer, c *Cache, layer int) {
 }
 
 func (b *builder) attention(qkv gpu.Buffer, c *Cache, layer int, out gpu.Buffer) {
-	b.do(call{reads: qkv, writes: out, emit: func() {
-		b.add(b.set.Attention(kernels.AttentionArgs{
-			Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-			MaxBlocks: b.Shape.MaxBlocksPerSeq, KV: c.KV, Tokens: b.Tokens, BlockTables: b.BlockTables, QKV: qkv,
-			KCache: c.K[layer], VCache: c.V[layer], Out: out, Step: b.step,
-		}))
-	}})
+	args := kernels.AttentionArgs{
+		Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
+		MaxBlocks: b.Shape.MaxBlocksPerSeq, KV: c.KV, Tokens: b.Tokens, BlockTables: b.BlockTables, QKV: qkv,
+		KCache: c.K[layer], VCache: c.V[layer], Out: out, Step: b.step,
+	}
+	b.do(call{what: callAttention, reads: qkv, writes: out, attend: args, emit: func() { b.add(b.set.Attention(args)) }})
 }
 
 func (b *builder) siluMul(gateUp gpu.Buffer, dim int, out gpu.Buffer) {

@@ -80,6 +80,26 @@ func normed(x, weight []float32, eps float32, k int) []float64 {
 	return out
 }
 
+// AttnLinearArgs are the arguments of AttnLinear.
+type AttnLinearArgs struct {
+	M       int // rows of Y
+	Heads   int
+	HeadDim int
+	Parts   int
+	Partial []float32 // [M, Heads, Parts, HeadDim+4], see PagedAttnDecodeArgs
+	W       Matrix    // [N, Heads*HeadDim]
+	Y       []float32 // [M, YStride]
+	YStride int
+	YOffset int // column of Y that belongs to row 0 of W
+}
+
+// AttnLinear adds, for the outputs lo..hi-1 of N, a linear layer of what PagedAttnReduce makes of the partitions.
+func AttnLinear(a *AttnLinearArgs, lo, hi int) {
+	x := make([]float32, a.M*a.W.K)
+	PagedAttnReduce(&PagedAttnReduceArgs{Heads: a.Heads, Parts: a.Parts, HeadDim: a.HeadDim, Partial: a.Partial, Out: x}, 0, a.M)
+	NormLinear(&NormLinearArgs{M: a.M, X: x, W: a.W, Add: true, Y: a.Y, YStride: a.YStride, YOffset: a.YOffset}, lo, hi)
+}
+
 // QKVRopeStoreArgs are the arguments of QKVRopeStore.
 type QKVRopeStoreArgs struct {
 	Tokens    []Token // [M]

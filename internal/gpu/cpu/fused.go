@@ -68,3 +68,50 @@ func qkvRopeStore(c consts) ([]phase, error) {
 		return v.rows, 2 * n * k
 	}), nil
 }
+
+func attnLinear(c consts) ([]phase, error) {
+	var a ref.AttnLinearArgs
+	var err error
+	if a.W.Format, err = c.format(); err != nil {
+		return nil, err
+	}
+	if a.HeadDim, err = c.headDim(); err != nil {
+		return nil, err
+	}
+	parts, err := c.get("PARTS")
+	if err != nil {
+		return nil, err
+	}
+	a.Parts = int(parts)
+	return rowwise(a, ref.AttnLinear, func(a *ref.AttnLinearArgs, v *views) (int, int) {
+		k, n := v.dim(0, "k"), v.dim(1, "n")
+		a.YStride, a.YOffset, a.Heads = v.dim(2, "y_stride"), v.dim(3, "y_offset"), v.count(4, "heads")
+		a.M = v.rows
+		if a.Heads*a.HeadDim != k {
+			v.fail("%d heads of %d are no %d inputs", a.Heads, a.HeadDim, k)
+		}
+		if a.YOffset+n > a.YStride {
+			v.fail("y_offset %d + %d outputs exceed y_stride %d", a.YOffset, n, a.YStride)
+		}
+		a.Partial = v.floats(3, "partial", v.rows*a.Heads*a.Parts*(a.HeadDim+4))
+		v.matrix(&a.W, n, k, 4, 5)
+		a.Y = v.floats(6, "y", v.rows*a.YStride)
+		return n, k * (2 + v.rows)
+	}), nil
+}
+
+// pagedAttnJoin is pagedAttnReduce with tokens, of which it needs nothing: partitions that they do not have are marked.
+func pagedAttnJoin(c consts) ([]phase, error) {
+	var a ref.PagedAttnReduceArgs
+	var err error
+	a.HeadDim, err = c.headDim()
+	return rowwise(a, ref.PagedAttnReduce, func(a *ref.PagedAttnReduceArgs, v *views) (int, int) {
+		a.Heads, a.Parts = v.count(0, "heads"), v.count(1, "parts")
+		if a.Parts == 0 {
+			v.fail("no parts")
+		}
+		a.Partial = v.floats(3, "partial", v.rows*a.Heads*a.Parts*(a.HeadDim+4))
+		a.Out = v.floats(4, "out", v.rows*a.Heads*a.HeadDim)
+		return v.rows, 10 * a.Heads * a.Parts * a.HeadDim
+	}), err
+}
