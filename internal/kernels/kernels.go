@@ -420,7 +420,9 @@ func (s *Set) params(v any) (gpu.Binding, error) {
 		}
 		s.arena, s.used = append(s.arena, buf), 0
 	}
-	slot := gpu.Binding{Buffer: s.arena[len(s.arena)-1], Offset: int64(s.used) * slotBytes, Size: int64(len(data))}
+	// All of the slot is bound: wgpu 0.19 holds a kernel's Params to the size that the kernel before it wanted, if the kinds of their
+	// bindings are the same.
+	slot := gpu.Binding{Buffer: s.arena[len(s.arena)-1], Offset: int64(s.used) * slotBytes, Size: slotBytes}
 	if err := s.dev.WriteBuffer(slot.Buffer, slot.Offset, data); err != nil {
 		return gpu.Binding{}, err
 	}
