@@ -3,13 +3,16 @@ package runner
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/gputest"
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/internal/sched"
 	"github.com/pagelight/pagelight/internal/weights"
 )
 
@@ -85,6 +88,40 @@ func TestFusedDispatches(t *testing.T) {
 		}
 		if err := src.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestLongTrunk computes the same token by the ops for short contexts and by those for long ones, and by neither before its time.
+func TestLongTrunk(t *testing.T) {
+	config := Config{KV: quant.KVF32, MaxModelLen: 1024, MaxTokens: 64, MaxLogits: 1, MaxSeqs: 1}
+	hardware(&config)
+	r := openGolden(t, gputest.Open(t), "ernie", 0, config)
+	q := sequences(1, kernels.LongContext)[0]
+	step := func(tokens int) []float32 {
+		p := planOf([]*sched.Sequence{q}, []int{tokens})
+		p.Chunks[0].Logits, p.NumLogits = 1, 1
+		row := slices.Clone(stepRows(t, r, p)[0])
+		q.NumComputed += tokens
+		return row
+	}
+	for q.NumComputed < kernels.LongContext-2 {
+		step(min(64, kernels.LongContext-2-q.NumComputed))
+	}
+	step(1)
+	if len(r.longTrunks) != 0 {
+		t.Errorf("%d positions took the ops for long contexts", q.NumComputed)
+	}
+	long := step(1)
+	if len(r.longTrunks) != 1 {
+		t.Fatalf("%d positions did not take the ops for long contexts", q.NumComputed)
+	}
+	r.longTrunks[1], r.trunks[1] = r.trunks[1], r.longTrunks[1]
+	q.NumComputed--
+	short := step(1)
+	for i, v := range short {
+		if math.Abs(float64(v-long[i])) > 1e-4 {
+			t.Fatalf("logit %d is %g by the ops for short contexts, %g by those for long ones", i, v, long[i])
 		}
 	}
 }

@@ -16,6 +16,8 @@ type inputs struct {
 	tokens []uint32 // [tokens, 4]: id, position, slot, sequence
 	rows   []uint32 // [logits]: which tokens want logits
 
+	longest int // positions of the longest context
+
 	// What the device has.
 	step   [2][4]uint32 // {rows of tokens, 0, 0, 0}, {rows of logits, 0, 0, 0}
 	picked []uint32     // the first entries of Forward.LogitRows
@@ -36,9 +38,10 @@ func (in *inputs) write(dev gpu.Device, f *model.Forward, p *sched.Plan) error {
 		panic(fmt.Sprintf("BUG: runner: a step of %d sequences, %d tokens and %d rows of logits, opened for %d, %d and %d",
 			len(p.Chunks), p.NumTokens, p.NumLogits, len(in.filled), cap(in.tokens)/4, cap(in.rows)))
 	}
-	in.tokens, in.rows = in.tokens[:0], in.rows[:0]
+	in.tokens, in.rows, in.longest = in.tokens[:0], in.rows[:0], 0
 	for s := range p.Chunks {
 		c := &p.Chunks[s]
+		in.longest = max(in.longest, c.Start+len(c.Tokens))
 		for i, id := range c.Tokens {
 			pos := c.Start + i
 			if i >= len(c.Tokens)-c.Logits {

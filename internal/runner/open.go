@@ -60,7 +60,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	tuning.Deterministic = c.Deterministic
 	r := &Runner{
 		dev: dev, cfg: src.Config(), set: kernels.NewTuned(dev, tuning),
-		trunks: map[int]gpu.Program{}, heads: map[headKey]gpu.Program{},
+		trunks: map[int]gpu.Program{}, longTrunks: map[int]gpu.Program{}, heads: map[headKey]gpu.Program{},
 	}
 	defer func() {
 		if err != nil {

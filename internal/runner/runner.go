@@ -51,8 +51,8 @@ type Runner struct {
 	limits  Limits
 	desc    Description
 
-	idsBack, logitsBack gpu.Buffer // mapped for reading
-	trunks              map[int]gpu.Program
+	idsBack, logitsBack gpu.Buffer          // mapped for reading
+	trunks, longTrunks  map[int]gpu.Program // by bucket of rows, for short contexts and for long ones
 	heads               map[headKey]gpu.Program
 
 	in     inputs
@@ -150,14 +150,19 @@ func bucket(n, most int) int {
 	return min(n, most)
 }
 
-// trunk gives the program from token ids to hidden states for a bucket of rows.
+// trunk gives the program from token ids to hidden states for a bucket of rows, the one that suits the longest context of the inputs
+// that were last written.
 func (r *Runner) trunk(rows int) (gpu.Program, error) {
-	if p := r.trunks[rows]; p != nil {
+	programs, ops := r.trunks, r.fwd.TrunkOf
+	if r.fwd.LongTrunk(rows, r.in.longest) {
+		programs, ops = r.longTrunks, r.fwd.LongTrunkOf
+	}
+	if p := programs[rows]; p != nil {
 		return p, nil
 	}
-	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), record(nil, r.fwd.TrunkOf(rows), rows))
+	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), record(nil, ops(rows), rows))
 	if err == nil {
-		r.trunks[rows] = p
+		programs[rows] = p
 	}
 	return p, err
 }
@@ -213,8 +218,10 @@ func (r *Runner) warmup(ctx context.Context) error {
 
 // Close frees everything that the runner made; the device stays open.
 func (r *Runner) Close() {
-	for _, p := range r.trunks {
-		p.Release()
+	for _, programs := range []map[int]gpu.Program{r.trunks, r.longTrunks} {
+		for _, p := range programs {
+			p.Release()
+		}
 	}
 	for _, p := range r.heads {
 		p.Release()
