@@ -69,6 +69,9 @@ type Config struct {
 	// LogitRows is how many rows of logits one step can give; only Logits needs more than 1. 0 means 1.
 	LogitRows int
 
+	// Choices says which variants of kernels to use, as Tune has found; nil: the defaults. Unknown ones are ignored.
+	Choices map[string]string
+
 	Observer Observer       // is told of every step and answer; nil: nobody
 	Progress func(Progress) // called while opening, from the goroutine of Open
 	Logger   *slog.Logger   // nil: silent

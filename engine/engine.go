@@ -77,7 +77,7 @@ func (e *Engine) openRunner(ctx context.Context, cfg *Config) (*runner.Runner, e
 	r, err := runner.Open(ctx, e.dev, e.src, runner.Config{
 		KV: kvTypes[cfg.KV], Budget: budget, MaxModelLen: cfg.MaxModelLen, MaxTokens: cfg.MaxBatchedTokens,
 		MaxLogits: max(cfg.MaxSeqs, cfg.LogitRows), MaxSeqs: cfg.MaxSeqs, NumTokens: e.numTokens,
-		Deterministic: cfg.Deterministic,
+		Deterministic: cfg.Deterministic, Choices: cfg.Choices,
 		Progress: func(phase string, done, total int64, name string) {
 			cfg.Progress(Progress{Phase(phase), done, total, name})
 		},
@@ -93,7 +93,7 @@ func (e *Engine) openRunner(ctx context.Context, cfg *Config) (*runner.Runner, e
 		Model: e.config.Name, Architecture: e.config.Architecture, Parameters: d.Parameters, Active: d.ActiveParameters, Weights: d.Formats, WeightBytes: d.WeightBytes,
 		ScratchBytes: d.ScratchBytes, KVBytes: d.KVBytes, KVType: cfg.KV, BlockSize: kvcache.BlockSize, NumBlocks: l.NumBlocks,
 		MaxModelLen: l.MaxModelLen, MemoryBudget: budget, Adapter: e.dev.Info(), Limits: e.dev.Limits(), Kernels: d.Kernels,
-		HasChat: e.template != nil && e.tok != nil, Synthetic: e.config.SyntheticTokenizer, Notes: d.Notes,
+		HasChat: e.template != nil && e.tok != nil, Synthetic: e.config.SyntheticTokenizer, Notes: append(d.Notes, noteChoices(cfg)...),
 	}
 	return r, nil
 }

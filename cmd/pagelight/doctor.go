@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/pagelight/pagelight/engine"
@@ -17,6 +19,9 @@ import (
 type doctorCmd struct {
 	Full bool `help:"Run the whole conformance suite instead of the quick self-test (minutes on a software adapter)."`
 	JSON bool `name:"json" help:"Print a JSON object."`
+
+	Tune    string        `placeholder:"MODEL" help:"Instead of testing: time the variants of the kernels that this model needs on the GPU, and keep what is faster for the next starts. PAGELIGHT_TUNING is the folder of what was found, or off."`
+	TuneFor time.Duration `default:"1m" placeholder:"TIME" help:"Longest that --tune may take; the most expensive kernels come first."`
 
 	Device    string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What to look at: auto (everything), gpu (adapters, software ones too), cpu."`
 	Quant     string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights of the models whose place is foretold: none (as stored), q8 or q4 (every matrix)."`
@@ -64,6 +69,9 @@ type testReport struct {
 
 // Run looks at every device and tests every kernel on it. It fails when a kernel does.
 func (c *doctorCmd) Run(a *app) error {
+	if c.Tune != "" {
+		return c.tune(a)
+	}
 	d := diagnosis{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, OK: true}
 	var adapters []gpu.Info
 	var err error
@@ -201,4 +209,35 @@ func (r *deviceReport) test(a *app, c *doctorCmd, dev gpu.Device) {
 		}
 		r.Tests = append(r.Tests, t)
 	}
+}
+
+// tuned is what doctor --tune --json prints.
+type tuned struct {
+	File    string            `json:"file"`
+	Choices []engine.Measured `json:"choices"` // times in nanoseconds
+}
+
+// tune measures the choices among kernels for a model.
+func (c *doctorCmd) tune(a *app) error {
+	list, file, err := local.Tune(a.ctx, local.Options{
+		Model: c.Tune, Quant: c.Quant, Device: c.Device, Engine: engine.Config{GPUMemory: int64(c.GPUMemory), KV: engine.KVType(c.KV)},
+	}, c.TuneFor)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(a.stdout, tuned{file, list})
+	}
+	for _, m := range list {
+		line := fmt.Sprintf("%-50s %s %v", m.Key, m.Default, m.Times[m.Default])
+		if m.Chosen != m.Default {
+			line += fmt.Sprintf(", chosen %s %v", m.Chosen, m.Times[m.Chosen])
+		}
+		fmt.Fprintln(a.stdout, line)
+		for _, v := range slices.Sorted(maps.Keys(m.Rejected)) {
+			fmt.Fprintf(a.stdout, "  left out %s: %s\n", v, m.Rejected[v])
+		}
+	}
+	_, err = fmt.Fprintf(a.stdout, "kept in %s\n", file)
+	return err
 }

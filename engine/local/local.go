@@ -56,6 +56,9 @@ func Open(ctx context.Context, o Options) (*engine.Engine, error) {
 		return nil, errors.Join(err, src.Close())
 	}
 	o.Engine.Device, o.Engine.Source = dev, src
+	if o.Engine.Choices == nil {
+		o.Engine.Choices = loadChoices(dev, o.Engine.Logger)
+	}
 	return engine.Open(ctx, o.Engine)
 }
 

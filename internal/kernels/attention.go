@@ -47,6 +47,7 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	if a.Scale == 0 {
 		a.Scale = invSqrt(a.HeadDim)
 	}
+	defer s.tried(trial{in: []gpu.Buffer{a.QKV}, out: []gpu.Buffer{a.Out}, again: func() (Op, error) { return s.Attention(a) }})()
 	choose, err := s.attnChoice(&a)
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func (s *Set) attnChoice(a *AttentionArgs) (func(rows int) []*dispatch, error) {
 			top = min(top, few)
 		}
 		key := fmt.Sprintf("attention %v %d/%dx%d %s", a.KV, a.Heads, a.KVHeads, a.HeadDim, bucket)
-		name := s.choose(key, s.attnOptions(a, top, few)...)
+		name := s.choose(key, top, s.attnOptions(a, top, few)...)
 		choices = append(choices, choice{name, top})
 		most[name] = top
 		from = top + 1

@@ -56,6 +56,7 @@ func (s *Set) AttnLinear(args AttnLinearArgs) (Op, error) {
 	if err := args.check(s); err != nil {
 		return nil, err
 	}
+	defer s.tried(trial{in: []gpu.Buffer{a.QKV}, out: []gpu.Buffer{args.Y}, again: func() (Op, error) { return s.AttnLinear(args) }})()
 	parts := fewParts
 	if args.Long {
 		parts = joinParts

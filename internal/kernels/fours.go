@@ -69,7 +69,7 @@ func (s *Set) chooseFour(key string, n, k int, most bool) fourVariant {
 	for i, v := range list {
 		names[i] = v.String()
 	}
-	chosen := s.choose(fmt.Sprintf("%s %dx%d", key, k, n), names...)
+	chosen := s.choose(fmt.Sprintf("%s %dx%d", key, k, n), 1, names...)
 	for _, v := range list {
 		if v.String() == chosen {
 			return v

@@ -116,6 +116,9 @@ type Set struct {
 	tuning Tuning
 
 	choosable map[string][]string  // by key of an op: its variants, the default first
+	trials    map[string][]*trial  // by key: the ops that it is a choice of
+	trial     *trial               // the op under construction, nil when it has no choice
+	trying    bool                 // ops are built by a Tuner
 	pipelines map[string]*pipeline // by kernel and constants
 	wanted    []*pipeline          // not compiled yet
 	build     gpu.Build            // that makes the first building of wanted; nil: none is under way
@@ -145,14 +148,17 @@ func New(dev gpu.Device) *Set { return NewTuned(dev, TuningFor(dev.Info())) }
 func NewTuned(dev gpu.Device, tuning Tuning) *Set {
 	return &Set{
 		dev: dev, limits: dev.Limits(), tuning: tuning,
-		choosable: map[string][]string{}, pipelines: map[string]*pipeline{}, slots: map[string]gpu.Binding{},
+		choosable: map[string][]string{}, trials: map[string][]*trial{}, pipelines: map[string]*pipeline{}, slots: map[string]gpu.Binding{},
 	}
 }
 
-// choose picks the variant of an op. key says all that speed depends on (kernel, format, K, N, rows); variants are the names of
-// those that the device can run and Deterministic allows, the default first.
-func (s *Set) choose(key string, variants ...string) string {
+// choose picks the variant of an op for buckets of up to rows rows. key says all that speed depends on (kernel, format, K, N, rows);
+// variants are the names of those that the device can run and Deterministic allows, the default first.
+func (s *Set) choose(key string, rows int, variants ...string) string {
 	s.choosable[key] = variants
+	if s.trial != nil {
+		s.trial.rows[key] = max(s.trial.rows[key], rows)
+	}
 	if v := s.tuning.Choices[key]; slices.Contains(variants, v) {
 		return v
 	}

@@ -88,6 +88,7 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	if err := a.check(s.tuning.BarrierFree); err != nil {
 		return nil, err
 	}
+	defer s.tried(trial{in: []gpu.Buffer{a.X}, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.Linear(a) }})()
 	choose, err := s.linearChoice(&a)
 	if err != nil {
 		return nil, err
@@ -242,14 +243,14 @@ func (s *Set) linearVariants(a *LinearArgs) (list []variant) {
 		for _, t := range tileShapes {
 			options = append(options, s.matmulTile(t, 1))
 		}
-		return append(list, s.chooseLinear(a, "all", options).upTo(rows))
+		return append(list, s.chooseLinear(a, rows, "all", options).upTo(rows))
 	}
 	for from, i := 1, 0; from <= rows; i++ {
 		top, name := rows, "more"
 		if i < len(linearBuckets) {
 			top, name = min(linearBuckets[i], rows), strconv.Itoa(linearBuckets[i])
 		}
-		list = append(list, s.chooseLinear(a, name, s.linearOptions(a, top)).upTo(top))
+		list = append(list, s.chooseLinear(a, top, name, s.linearOptions(a, top)).upTo(top))
 		from = top + 1
 	}
 	return list
@@ -286,7 +287,7 @@ func (s *Set) linearOptions(a *LinearArgs, rows int) (list []variant) {
 }
 
 // chooseLinear picks among variants for a bucket.
-func (s *Set) chooseLinear(a *LinearArgs, bucket string, options []variant) variant {
+func (s *Set) chooseLinear(a *LinearArgs, rows int, bucket string, options []variant) variant {
 	key := "linear "
 	for i, p := range a.W.Parts {
 		if i > 0 && p.Format != a.W.Parts[i-1].Format {
@@ -304,7 +305,7 @@ func (s *Set) chooseLinear(a *LinearArgs, bucket string, options []variant) vari
 	for i, v := range options {
 		names[i] = v.name
 	}
-	name := s.choose(key+" "+bucket, names...)
+	name := s.choose(key+" "+bucket, rows, names...)
 	return options[slices.Index(names, name)]
 }
 

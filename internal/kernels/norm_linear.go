@@ -44,6 +44,7 @@ func (s *Set) NormLinear(a NormLinearArgs) (Op, error) {
 	if err := a.check(s); err != nil {
 		return nil, err
 	}
+	defer s.tried(trial{in: []gpu.Buffer{a.X}, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.NormLinear(a) }})()
 	params := normLinearParams{K: uint32(a.W.K), YStride: uint32(a.outputs()), Eps: a.Eps}
 	if a.Add {
 		params.Flags |= flagAdd

@@ -74,6 +74,10 @@ func (s *Set) QKVRopeStore(a QKVRopeStoreArgs) (Op, error) {
 	for _, b := range []gpu.Buffer{a.X, a.Norm, part.Data, part.Scales, a.Table, a.QKV, a.KCache, a.VCache} {
 		ranges = append(ranges, gpu.Binding{Buffer: b})
 	}
+	defer s.tried(trial{
+		in: []gpu.Buffer{a.X}, out: []gpu.Buffer{a.QKV}, cache: []gpu.Buffer{a.KCache, a.VCache}, kv: a.KV,
+		again: func() (Op, error) { return s.QKVRopeStore(a) },
+	})()
 	v := s.chooseFour(fmt.Sprintf("qkv_rope_store %v", part.Format), a.W.Rows, a.W.K, false)
 	consts := v.consts(a.W.K)
 	consts["HEADS"], consts["HEAD_DIM"] = uint32(a.Heads+2*a.KVHeads), uint32(a.HeadDim)

@@ -48,7 +48,7 @@ func NewCache(dev gpu.Device, cfg *weights.Config, numBlocks int, kv quant.KVTyp
 			name string
 			list *[]gpu.Buffer
 		}{{"k_cache", &c.K}, {"v_cache", &c.V}} {
-			b, err := dev.NewBuffer(fmt.Sprintf("layer %d %s", i, part.name), size, gpu.UsageStorage)
+			b, err := dev.NewBuffer(fmt.Sprintf("layer %d %s", i, part.name), size, gpu.UsageStorage|gpu.UsageCopySrc)
 			if err != nil {
 				c.Release()
 				return nil, err

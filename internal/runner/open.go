@@ -29,6 +29,8 @@ type Config struct {
 	// into chunks, and whether its keys and values were computed now or before. See kernels.Tuning.
 	Deterministic bool
 
+	Choices map[string]string // of variants of kernels, see kernels.Tuning; not with Deterministic
+
 	Tuning *kernels.Tuning // the choice of kernels; nil: what suits the device
 
 	Progress func(phase string, done, total int64, name string)
@@ -58,6 +60,9 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 		tuning = *c.Tuning
 	}
 	tuning.Deterministic = c.Deterministic
+	if c.Choices != nil && !c.Deterministic {
+		tuning.Choices = c.Choices
+	}
 	r := &Runner{
 		dev: dev, cfg: src.Config(), set: kernels.NewTuned(dev, tuning),
 		trunks: map[int]gpu.Program{}, longTrunks: map[int]gpu.Program{}, heads: map[headKey]gpu.Program{},
