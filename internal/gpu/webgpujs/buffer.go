@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"syscall/js"
+	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 )
@@ -150,6 +151,11 @@ func (d *Device) WriteBuffer(dst gpu.Buffer, offset int64, data []byte) error {
 	if err := b.checkRange("write", offset, int64(len(data))); err != nil {
 		return err
 	}
+	if len(data) <= smallWrite {
+		js.CopyBytesToJS(d.stage(len(data)), data)
+		d.f.writeBuffer.Invoke(b.id, float64(offset), len(data))
+		return nil
+	}
 	for part := range slices.Chunk(data, maxScratch) {
 		js.CopyBytesToJS(d.stage(len(part)), part)
 		d.f.writeBuffer.Invoke(b.id, float64(offset), len(part))
@@ -167,11 +173,19 @@ func (d *Device) pace(n int) error {
 	if d.staged += int64(n); d.staged >= maxStaged {
 		return d.Wait(context.Background())
 	}
-	if d.sliced += n; d.sliced >= slice {
-		d.sliced = 0
-		Turn()
-	}
+	d.breathe()
 	return nil
+}
+
+// breathe lets the event loop have a turn when it had none for a while. It is for what a model's loading calls hundreds of times;
+// steps do not call it.
+func (d *Device) breathe() {
+	if now := time.Now(); now.Sub(d.turned) > slice {
+		if !d.turned.IsZero() {
+			Turn()
+		}
+		d.turned = time.Now()
+	}
 }
 
 // WriteBlob copies a *Blob into dst without passing it through the Go heap.
