@@ -80,7 +80,7 @@ func TestWorkerHasTurns(t *testing.T) {
 				{"load", 320, 20, func(id string) {
 					c.MustAsk(loadMessage(id, "builtin", "device", device, "max_model_len", 1024), "ready", patience)
 				}},
-				{"prompt", most, 3, func(id string) { c.answer(id, 200, 1) }},
+				{"prompt", most, 1, func(id string) { c.answer(id, 200, 1) }},
 				{"answer", most, 20, func(id string) { c.answer(id, 8, 40) }},
 			} {
 				longest, count := 1e9, 0
