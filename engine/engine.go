@@ -27,6 +27,7 @@ type Engine struct {
 	nextID    atomic.Int64
 
 	numTokens int // ids from here on are never chosen
+	maxTokens int // in one step
 }
 
 // Open puts a model on a device and makes it ready to answer. When it fails it has closed the device and the source.
@@ -52,6 +53,7 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	limits := r.Limits()
+	e.maxTokens = limits.MaxTokens
 	pool := kvcache.NewPool(kvcache.Config{
 		NumBlocks: limits.NumBlocks, Namespace: e.config.Name + "/" + string(cfg.KV), NoPrefixCache: cfg.NoPrefixCache,
 	})
@@ -160,3 +162,6 @@ func (e *Engine) Generate(ctx context.Context, req Request) iter.Seq2[Event, err
 		}
 	}
 }
+
+// MaxBatchedTokens is the largest number of tokens in one step.
+func (e *Engine) MaxBatchedTokens() int { return e.maxTokens }

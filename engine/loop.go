@@ -33,9 +33,10 @@ type loop struct {
 	// topOnDevice has the device find the candidates of sampling. On software adapters reading all logits is quicker.
 	topOnDevice bool
 
-	inbox   chan []*job   // new work: the answers of a request
-	quit    chan struct{} // closed by Close
-	stopped chan struct{} // closed when the goroutine has ended
+	inbox   chan []*job      // new work: the answers of a request
+	calls   chan func(*loop) // what is to run on this goroutine while there is no other work
+	quit    chan struct{}    // closed by Close
+	stopped chan struct{}    // closed when the goroutine has ended
 
 	jobs      map[*sched.Sequence]*job
 	meter     meter
@@ -49,7 +50,7 @@ type loop struct {
 func newLoop(exec executor, s *sched.Scheduler, pool *kvcache.Pool, log *slog.Logger, observer Observer) *loop {
 	return &loop{
 		exec: exec, sched: s, pool: pool, log: log, observer: observer,
-		inbox: make(chan []*job), quit: make(chan struct{}), stopped: make(chan struct{}),
+		inbox: make(chan []*job), calls: make(chan func(*loop)), quit: make(chan struct{}), stopped: make(chan struct{}),
 		jobs: map[*sched.Sequence]*job{},
 	}
 }
@@ -111,6 +112,9 @@ func (l *loop) receive() bool {
 		if len(l.jobs) == 0 {
 			select {
 			case jobs = <-l.inbox:
+			case call := <-l.calls:
+				call(l)
+				continue
 			case <-l.quit:
 				return false
 			}

@@ -74,7 +74,6 @@ const AT_LANES: u32 = 256u;
 const AT_SCORES: u32 = 768u;
 const AT_SHRINK: u32 = 896u;
 const AT_TOTAL: u32 = 898u;
-const AT_MOST: u32 = 900u;
 
 
 var<workgroup> room: array<vec4<f32>, 1024>; // vectors along heads, but for queries; in the end sums
@@ -125,15 +124,6 @@ fn ending(total: vec4<f32>) -> vec4<f32> {
   return vec4<f32>(1.0);
 }
 
-// Value is an octet of a value, to be multiplied by a scale.
-struct Value { o: Octet, scale: f32 }
-
-// value_at is the octet column of position i of a round. Past the end it is that of the last position again, whose weight is 0 there.
-fn value_at(seq: u32, first: u32, i: u32, count: u32, column: u32, g: u32) -> Value {
-  let o = kv_octet(seq, first + min(i, count - 1u), g, p.kv_heads, p.max_blocks);
-  return Value(v_octet(o + column), select(0.0, v_scale(o), i < PART));
-}
-
 @compute @workgroup_size(WG)
 fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
   let m = p.row0 + wg.z;
@@ -180,20 +170,6 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
   var b7 = vec4<f32>(0.0);
   for (var first = wg.y * PART; first < n; first += p.parts * PART) {
     let count = min(PART, n - first); // never past the end: whatever lies there may be NaN
-    // The values that this invocation will weigh are asked for first, so that they come while the scores are computed.
-    let v0 = value_at(token.w, first, slice, count, column, g);
-    var v1 = v0;
-    var v2 = v0;
-    var v3 = v0;
-    if (SLICE_PARTS > 1u) {
-      v1 = value_at(token.w, first, slice + SLICES, count, column, g);
-    }
-    if (SLICE_PARTS > 2u) {
-      v2 = value_at(token.w, first, slice + 2u * SLICES, count, column, g);
-    }
-    if (SLICE_PARTS > 3u) {
-      v3 = value_at(token.w, first, slice + 3u * SLICES, count, column, g);
-    }
     var lo = vec4<f32>(0.0);
     var hi = vec4<f32>(0.0);
     if (mine < count) {
@@ -221,21 +197,13 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
       room[AT_SCORES + tid] = select(vec4<f32>(LOWEST), score, tid / 2u < count);
     }
     workgroupBarrier(); // the scores are complete
-    if (tid < 16u) { // the largest of eight positions each
-      let from_eight = AT_SCORES + tid / 2u * 16u + quad;
-      var most = room[from_eight];
-      for (var i = 1u; i < 8u; i += 1u) {
-        most = max(most, room[from_eight + 2u * i]);
-      }
-      room[AT_MOST + tid] = most;
-    }
-    workgroupBarrier(); // the largest are complete
     var weight = vec4<f32>(0.0);
     var shrink = vec4<f32>(1.0);
     if (tid < 2u * PART) {
       var now = largest;
-      for (var i = 0u; i < 8u; i += 1u) {
-        now = max(now, room[AT_MOST + 2u * i + quad]);
+      for (var i = 0u; i < PART; i += 4u) {
+        let at = AT_SCORES + 2u * i + quad;
+        now = max(max(now, max(room[at], room[at + 2u])), max(room[at + 4u], room[at + 6u]));
       }
       shrink = exp(largest - now);
       largest = now;
@@ -243,7 +211,10 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
         weight = exp(room[AT_SCORES + tid] - now);
       }
       total = total * shrink + weight;
-      room[AT_SCORES + tid] = weight; // replaces a score that no other has read since the barrier
+    }
+    workgroupBarrier(); // all have read the scores before weights replace them
+    if (tid < 2u * PART) {
+      room[AT_SCORES + tid] = weight;
     }
     if (tid < 2u) {
       room[AT_SHRINK + tid] = shrink;
@@ -270,92 +241,31 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
       b7 *= s1.w;
     }
     if (slice < SLICES) {
-      var w0 = vec4<f32>(0.0);
-      var w1 = vec4<f32>(0.0);
-      w0 = room[AT_SCORES + 2u * min(slice + 0u * SLICES, PART - 1u)] * v0.scale;
-      a0 += w0.x * v0.o.a;
-      b0 += w0.x * v0.o.b;
-      a1 += w0.y * v0.o.a;
-      b1 += w0.y * v0.o.b;
-      a2 += w0.z * v0.o.a;
-      b2 += w0.z * v0.o.b;
-      a3 += w0.w * v0.o.a;
-      b3 += w0.w * v0.o.b;
-      if (HEADS == 8u) {
-        w1 = room[AT_SCORES + 2u * min(slice + 0u * SLICES, PART - 1u) + 1u] * v0.scale;
-        a4 += w1.x * v0.o.a;
-        b4 += w1.x * v0.o.b;
-        a5 += w1.y * v0.o.a;
-        b5 += w1.y * v0.o.b;
-        a6 += w1.z * v0.o.a;
-        b6 += w1.z * v0.o.b;
-        a7 += w1.w * v0.o.a;
-        b7 += w1.w * v0.o.b;
-      }
-      if (SLICE_PARTS > 1u) {
-        w0 = room[AT_SCORES + 2u * min(slice + 1u * SLICES, PART - 1u)] * v1.scale;
-        a0 += w0.x * v1.o.a;
-        b0 += w0.x * v1.o.b;
-        a1 += w0.y * v1.o.a;
-        b1 += w0.y * v1.o.b;
-        a2 += w0.z * v1.o.a;
-        b2 += w0.z * v1.o.b;
-        a3 += w0.w * v1.o.a;
-        b3 += w0.w * v1.o.b;
+      for (var j = 0u; j < SLICE_PARTS; j += 1u) {
+        // Past the end the last position again, whose weight is 0 there.
+        let i = min(slice + j * SLICES, PART - 1u);
+        let o = kv_octet(token.w, first + min(i, count - 1u), g, p.kv_heads, p.max_blocks);
+        let v = v_octet(o + column);
+        let s = select(0.0, v_scale(o), slice + j * SLICES < PART);
+        let w0 = room[AT_SCORES + 2u * i] * s;
+        a0 += w0.x * v.a;
+        b0 += w0.x * v.b;
+        a1 += w0.y * v.a;
+        b1 += w0.y * v.b;
+        a2 += w0.z * v.a;
+        b2 += w0.z * v.b;
+        a3 += w0.w * v.a;
+        b3 += w0.w * v.b;
         if (HEADS == 8u) {
-          w1 = room[AT_SCORES + 2u * min(slice + 1u * SLICES, PART - 1u) + 1u] * v1.scale;
-          a4 += w1.x * v1.o.a;
-          b4 += w1.x * v1.o.b;
-          a5 += w1.y * v1.o.a;
-          b5 += w1.y * v1.o.b;
-          a6 += w1.z * v1.o.a;
-          b6 += w1.z * v1.o.b;
-          a7 += w1.w * v1.o.a;
-          b7 += w1.w * v1.o.b;
-        }
-      }
-      if (SLICE_PARTS > 2u) {
-        w0 = room[AT_SCORES + 2u * min(slice + 2u * SLICES, PART - 1u)] * v2.scale;
-        a0 += w0.x * v2.o.a;
-        b0 += w0.x * v2.o.b;
-        a1 += w0.y * v2.o.a;
-        b1 += w0.y * v2.o.b;
-        a2 += w0.z * v2.o.a;
-        b2 += w0.z * v2.o.b;
-        a3 += w0.w * v2.o.a;
-        b3 += w0.w * v2.o.b;
-        if (HEADS == 8u) {
-          w1 = room[AT_SCORES + 2u * min(slice + 2u * SLICES, PART - 1u) + 1u] * v2.scale;
-          a4 += w1.x * v2.o.a;
-          b4 += w1.x * v2.o.b;
-          a5 += w1.y * v2.o.a;
-          b5 += w1.y * v2.o.b;
-          a6 += w1.z * v2.o.a;
-          b6 += w1.z * v2.o.b;
-          a7 += w1.w * v2.o.a;
-          b7 += w1.w * v2.o.b;
-        }
-      }
-      if (SLICE_PARTS > 3u) {
-        w0 = room[AT_SCORES + 2u * min(slice + 3u * SLICES, PART - 1u)] * v3.scale;
-        a0 += w0.x * v3.o.a;
-        b0 += w0.x * v3.o.b;
-        a1 += w0.y * v3.o.a;
-        b1 += w0.y * v3.o.b;
-        a2 += w0.z * v3.o.a;
-        b2 += w0.z * v3.o.b;
-        a3 += w0.w * v3.o.a;
-        b3 += w0.w * v3.o.b;
-        if (HEADS == 8u) {
-          w1 = room[AT_SCORES + 2u * min(slice + 3u * SLICES, PART - 1u) + 1u] * v3.scale;
-          a4 += w1.x * v3.o.a;
-          b4 += w1.x * v3.o.b;
-          a5 += w1.y * v3.o.a;
-          b5 += w1.y * v3.o.b;
-          a6 += w1.z * v3.o.a;
-          b6 += w1.z * v3.o.b;
-          a7 += w1.w * v3.o.a;
-          b7 += w1.w * v3.o.b;
+          let w1 = room[AT_SCORES + 2u * i + 1u] * s;
+          a4 += w1.x * v.a;
+          b4 += w1.x * v.b;
+          a5 += w1.y * v.a;
+          b5 += w1.y * v.b;
+          a6 += w1.z * v.a;
+          b6 += w1.z * v.b;
+          a7 += w1.w * v.a;
+          b7 += w1.w * v.b;
         }
       }
     }

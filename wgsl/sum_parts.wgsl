@@ -21,9 +21,13 @@ const GATED: u32 = 0u; // 1: silu of the upper half of outputs times the lower h
 
 struct Params {
   n: u32,        // N
-  parts: u32,    // S, and from bit 16 on: bit 0: add to y, bit 1: there is a bias
+  parts: u32,    // S
   y_stride: u32, // elements of a row of y
   y_offset: u32, // column of y that belongs to the first output
+  flags: u32,    // bit 0: add to y, bit 1: there is a bias
+  pad0: u32,
+  pad1: u32,
+  pad2: u32,
 }
 
 struct Step {
@@ -41,10 +45,10 @@ struct Step {
 
 fn total(m: u32, j: u32, column: u32) -> f32 {
   var sum = 0.0;
-  for (var s = 0u; s < (p.parts & 0xFFFFu); s += 1u) {
+  for (var s = 0u; s < p.parts; s += 1u) {
     sum += parts[(s * step.rows + m) * p.n + j];
   }
-  if ((p.parts & 0x20000u) != 0u) {
+  if ((p.flags & 2u) != 0u) {
     sum += bias[column];
   }
   return sum;
@@ -68,7 +72,7 @@ fn sum_parts(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg:
     return;
   }
   var v = total(m, j, column);
-  if ((p.parts & 0x10000u) != 0u) {
+  if ((p.flags & 1u) != 0u) {
     v += y[at];
   }
   y[at] = v;

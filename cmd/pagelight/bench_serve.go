@@ -17,10 +17,6 @@ import (
 	"github.com/pagelight/pagelight/internal/loadtest"
 )
 
-type benchCmd struct {
-	Serve benchServeCmd `cmd:"" help:"Load a running server and measure its answers."`
-}
-
 // benchServeCmd has the flags of "vllm bench serve" under the same names where they mean the same.
 type benchServeCmd struct {
 	BaseURL  string   `name:"base-url" default:"http://127.0.0.1:8080" placeholder:"URL" group:"Server" help:"The server: any that speaks OpenAI's API. Requests go there and nowhere else: no proxy, no redirect. Default: http://127.0.0.1:8080."`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
@@ -55,7 +54,6 @@ type placement struct {
 type deviceReport struct {
 	Adapter gpu.Info     `json:"adapter"`
 	Limits  *gpu.Limits  `json:"limits,omitempty"`
-	Choices int          `json:"measured_choices"` // other than the defaults
 	Tests   []testReport `json:"self_test,omitempty"`
 	Passed  int          `json:"passed"`
 	Failed  int          `json:"failed"`
@@ -158,13 +156,8 @@ func (d *diagnosis) add(a *app, c *doctorCmd, info gpu.Info, open func() (gpu.De
 		defer dev.Close()
 		limits := dev.Limits()
 		r.Adapter, r.Limits = dev.Info(), &limits
-		log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		r.Choices = local.KnownChoices(dev, log)
 		if !c.JSON {
 			printDevice(a, &r)
-			if r.Adapter.Kind == gpu.KindHardware {
-				fmt.Fprintf(a.stdout, "  %d choices among kernels are as measured here; --tune MODEL measures\n", r.Choices)
-			}
 		}
 		r.test(a, c, dev)
 		d.OK = d.OK && r.Failed == 0

@@ -41,7 +41,7 @@ type cli struct {
 	Rm         rmCmd         `cmd:"" help:"Remove models that were downloaded."`
 	Plan       planCmd       `cmd:"" help:"Show what a model needs of memory."`
 	Pack       packCmd       `cmd:"" help:"Write a model as a bundle, made smaller if you wish."`
-	Bench      benchCmd      `cmd:"" help:"Measure a server under load."`
+	Bench      benchCmd      `cmd:"" help:"Measure a model on this machine, or a server under load."`
 	Export     exportCmd     `cmd:"" help:"Write the page as a folder for any file host."`
 	Doctor     doctorCmd     `cmd:"" help:"Show what this machine offers and test every kernel on it."`
 

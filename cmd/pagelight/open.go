@@ -33,6 +33,11 @@ func (f *modelFlags) logger(w io.Writer) *slog.Logger {
 
 // open opens a model for a command, showing progress where a person watches.
 func (f *modelFlags) open(a *app, model string, cfg engine.Config) (*engine.Engine, error) {
+	return f.openWith(a, model, cfg, nil)
+}
+
+// openWith is open with a last word on the configuration when device and source are in it.
+func (f *modelFlags) openWith(a *app, model string, cfg engine.Config, prepare func(*engine.Config)) (*engine.Engine, error) {
 	log := f.logger(a.stderr)
 	cfg.KV, cfg.GPUMemory, cfg.MaxModelLen, cfg.Logger = engine.KVType(f.KV), int64(f.GPUMemory), int(f.MaxModelLen), log
 	told := cfg.Progress
@@ -46,7 +51,7 @@ func (f *modelFlags) open(a *app, model string, cfg engine.Config) (*engine.Engi
 			told(pr)
 		}
 	}
-	eng, err := local.Open(a.ctx, local.Options{Model: model, Device: f.Device, Quant: f.Quant, Engine: cfg})
+	eng, err := local.Open(a.ctx, local.Options{Model: model, Device: f.Device, Quant: f.Quant, Engine: cfg, Prepare: prepare})
 	p.clear()
 	if m := (*engine.MemoryError)(nil); errors.As(err, &m) {
 		help := wouldFit(m.Remedies)
@@ -94,6 +99,14 @@ func (p *progress) show(pr engine.Progress) {
 	pad := strings.Repeat(" ", max(0, p.width-len(line)))
 	p.width = len(line)
 	fmt.Fprintf(p.w, "\r%s%s", line, pad)
+}
+
+// text shows any words.
+func (p *progress) text(line string) {
+	if p.on {
+		fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(0, p.width-len(line))))
+		p.width = len(line)
+	}
 }
 
 func (p *progress) clear() {

@@ -40,6 +40,8 @@ type Options struct {
 
 	// Engine holds what remains; its Device and Source are filled in.
 	Engine engine.Config
+	// Prepare, if set, has the last word on Engine, when everything is filled in and nothing is on the device yet.
+	Prepare func(*engine.Config)
 }
 
 // Open opens the model and the device and puts the one on the other.
@@ -58,6 +60,9 @@ func Open(ctx context.Context, o Options) (*engine.Engine, error) {
 	o.Engine.Device, o.Engine.Source = dev, src
 	if o.Engine.Choices == nil {
 		o.Engine.Choices = loadChoices(dev, o.Engine.Logger)
+	}
+	if o.Prepare != nil {
+		o.Prepare(&o.Engine)
 	}
 	return engine.Open(ctx, o.Engine)
 }

@@ -64,9 +64,6 @@ func loadChoices(dev gpu.Device, log *slog.Logger) map[string]string {
 	return t.Choices
 }
 
-// KnownChoices is how many choices were measured to be better than the defaults on a device.
-func KnownChoices(dev gpu.Device, log *slog.Logger) int { return len(loadChoices(dev, log)) }
-
 func readTuning(file string) (t tuning, err error) {
 	st, err := os.Stat(file)
 	if err != nil {

@@ -75,34 +75,28 @@ func positive(list []int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(n int) bool { return n == 0 })
 }
 
-// slack is room for tokens that are computed ahead and for answers that start before others.
-const slack = 64
+// slack is room for what is computed ahead, and for the cases of the check.
+const slack = 160
 
-// Configure gives cfg what the tests of o need of an engine: room for their contexts and answers, and every prompt computed anew.
-// What cfg says of these already stays.
-func (o *Options) Configure(cfg engine.Config) engine.Config {
-	length, seqs := 0, 1
+// needs is the longest context and the most answers at once.
+func (o *Options) needs() (length, seqs int) {
+	seqs = 1
 	for _, p := range o.prompts() {
-		length = max(length, p)
+		length = max(length, p+1)
 	}
 	for _, g := range o.gens() {
 		for _, d := range o.depths() {
-			length = max(length, d+g)
+			length = max(length, max(d, 1)+g+1)
 		}
 	}
 	for _, b := range o.batches() {
-		length, seqs = max(length, BatchPrompt+BatchGen), max(seqs, b)
+		// Each step that an answer starts before the last one makes all longer; a step takes half a prompt at the least.
+		length, seqs = max(length, BatchPrompt+BatchGen+2*b), max(seqs, b)
 	}
-	if cfg.MaxModelLen == 0 {
-		cfg.MaxModelLen = min(length+slack, cfg.Source.Config().MaxPositions)
-	}
-	if cfg.MaxSeqs == 0 {
-		cfg.MaxSeqs = seqs
-	}
-	cfg.NoPrefixCache = true
-	return cfg
+	return length + slack, seqs
 }
 
+// tell says what is being done.
 func (o *Options) tell(format string, args ...any) {
 	if o.Progress != nil {
 		o.Progress(fmt.Sprintf(format, args...))

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 )
 
@@ -60,19 +59,8 @@ type Browser struct {
 	ctx context.Context
 }
 
-// Start starts a browser that ends with the test. It treats tabs alike, whether or not somebody would see them.
+// Start starts a browser that ends with the test.
 func Start(t testing.TB, adapter Adapter) *Browser {
-	t.Helper()
-	return start(t, adapter, chromedp.Flag("disable-background-timer-throttling", true), chromedp.Flag("disable-renderer-backgrounding", true))
-}
-
-// StartThrottling is Start for a browser that slows tabs down which nobody sees, as people's do.
-func StartThrottling(t testing.TB, adapter Adapter) *Browser {
-	t.Helper()
-	return start(t, adapter)
-}
-
-func start(t testing.TB, adapter Adapter, more ...chromedp.ExecAllocatorOption) *Browser {
 	t.Helper()
 	path := Find()
 	if path == "" {
@@ -99,11 +87,11 @@ func start(t testing.TB, adapter Adapter, more ...chromedp.ExecAllocatorOption) 
 		chromedp.Flag("headless", "new"),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("disable-background-timer-throttling", true), chromedp.Flag("disable-renderer-backgrounding", true),
 		chromedp.Flag("disable-hang-monitor", true), chromedp.Flag("disable-default-apps", true),
 		chromedp.Flag("host-resolver-rules", "MAP "+InsecureHost+" 127.0.0.1"),
 		chromedp.Flag("force-color-profile", "srgb"), chromedp.WindowSize(1280, 800),
 	}
-	opts = append(opts, more...)
 	switch adapter {
 	case SwiftShader:
 		opts = append(opts, chromedp.Flag("enable-unsafe-webgpu", true), chromedp.Flag("use-webgpu-adapter", "swiftshader"))
@@ -310,23 +298,5 @@ func waitFor(ctx context.Context, every time.Duration, done func() (bool, error)
 		case <-ctx.Done():
 			return errors.Join(errors.New("timed out"), ctx.Err())
 		}
-	}
-}
-
-// Minimize hides the window of a tab, or shows it again.
-func (tab *Tab) Minimize(t testing.TB, hide bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(tab.Ctx, 30*time.Second)
-	defer cancel()
-	window, err := chromedp.Call(ctx, browser.GetWindowForTarget, browser.GetWindowForTargetParams{})
-	if err != nil {
-		t.Fatalf("find the window of a tab: %v", err)
-	}
-	bounds := &browser.Bounds{WindowState: browser.WindowStateNormal}
-	if hide {
-		bounds.WindowState = browser.WindowStateMinimized
-	}
-	if _, err := chromedp.Call(ctx, browser.SetWindowBounds, browser.SetWindowBoundsParams{WindowID: window.WindowID, Bounds: bounds}); err != nil {
-		t.Fatalf("change the window of a tab: %v", err)
 	}
 }

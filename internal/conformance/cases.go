@@ -184,8 +184,8 @@ func Cases(level Level) []Case {
 		}
 	}
 	q4 := quant.Format{Kind: quant.Q4, Group: 32}
-	add("sum_norm/q4g32", preferring("tile 32x64 k2", "tile 64x64 k16", "lanes 64x4"), func(b *bench) error { return normedCase(b, q4) })
-	add("sum_norm/whole", preferring("tile 32x64", "lanes 32x8"), func(b *bench) error { return normedCase(b, quant.Format{Kind: quant.F32}) })
+	add("sum_norm/q4g32", preferring("tile 32x64 k2", "tile 64x64 k16", "lanes 64"), func(b *bench) error { return normedCase(b, q4) })
+	add("sum_norm/whole", preferring("tile 32x64", "lanes 32"), func(b *bench) error { return normedCase(b, quant.Format{Kind: quant.F32}) })
 	add("linear/mixed_parts", nil, linearMixedParts)
 	add("rope", nil, func(b *bench) error { return ropeCase(b, dims, false) })
 	add("rope/half_split", nil, func(b *bench) error { return ropeCase(b, dims, true) })

@@ -24,12 +24,15 @@ var gatedRows = []linearShape{
 
 // tileOptions are the kernels and the variants that are forced.
 var tileOptions = [][]string{
-	{"matmul_lanes", "lanes 64x8"},
+	{"matmul_lanes", "lanes 32"},
 	{"matmul_tile_parts", "tile 32x64 k4", "tile 32x64 k2", "tile 32x64"},
-	{"matmul_lanes_128", "lanes 128x4"},
-	{"matmul_lanes_32", "lanes 32x4"},
+	{"matmul_lanes_128", "lanes 128"},
+	{"matmul_lanes_8", "lanes 32x8"},
 	{"matmul_tile_64", "tile 64x64 k8", "tile 64x64"},
-	{"matmul_tile_128x64", "tile 128x64 k2", "tile 128x64", "tile 32x64"},
+	{"matmul_tile_64x128", "tile 64x128"},
+	{"matmul_tile_small", "tile 32x64/128 k2", "tile 32x64/128"},
+	{"matmul_tile_small_64", "tile 64x64/128 k4", "tile 64x64/128"},
+	{"matmul_tile_small_128", "tile 128x64/128", "tile 32x64/128"},
 	{"matmul_tile_128", "tile 128x128 k2", "tile 128x128"},
 }
 

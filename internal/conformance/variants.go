@@ -110,10 +110,11 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{{"LANES": 32, "ROWS": 8, "GATED": 1}, {"LANES": 128, "ROWS": 4, "GATED": 0}}
 	case "matmul_tile":
 		return []wgsl.Consts{
-			{"WG": 128, "TX": 8, "TY": 8, "TM": 4, "VECS": 8, "GATED": 1},
-			{"WG": 128, "TX": 8, "TY": 8, "TM": 8, "VECS": 8, "GATED": 0},
+			{"TX": 8, "TY": 8, "TM": 4, "VECS": 8, "GATED": 1},
+			{"TX": 8, "TY": 8, "TM": 8, "VECS": 8, "GATED": 0},
+			{"TX": 16, "TY": 8, "TM": 8, "VECS": 4, "GATED": 0},
+			{"TX": 16, "TY": 16, "TM": 8, "VECS": 4, "GATED": 1},
 			{"WG": 128, "TX": 8, "TY": 16, "TM": 8, "VECS": 4, "GATED": 0},
-			{"WG": 256, "TX": 16, "TY": 16, "TM": 8, "VECS": 4, "GATED": 1},
 		}
 	case "sum_parts":
 		return []wgsl.Consts{{"GATED": 0}, {"GATED": 1}}

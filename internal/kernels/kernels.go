@@ -106,7 +106,7 @@ func TuningFor(info gpu.Info) Tuning {
 		uniform := info.Vendor == "mesa"
 		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 65, GroupPairs: 4, PrefillRows: 129, Workgroups: 1024, Fuse: true}
+	return Tuning{MatmulRows: 33, GroupPairs: 4, PrefillRows: 129, Workgroups: 1024, Fuse: true}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.
@@ -313,29 +313,17 @@ type pipeline struct {
 
 // pipeline finds or describes the kernel name with the given constants. format is that of the weights, if it has any.
 func (s *Set) pipeline(name string, format *quant.Format, consts wgsl.Consts) (*pipeline, error) {
-	if p, ok := s.pipelines[labelOf(name, format, consts)]; ok {
-		return p, nil // without making its text again: each layer and each number of rows asks
-	}
 	desc, err := Describe(name, format, consts)
 	if err != nil {
 		return nil, err
+	}
+	if p, ok := s.pipelines[desc.Label]; ok {
+		return p, nil
 	}
 	p := &pipeline{desc: desc}
 	s.pipelines[desc.Label] = p
 	s.wanted = append(s.wanted, p)
 	return p, nil
-}
-
-// labelOf is the kernel's name and everything that specialises it.
-func labelOf(name string, format *quant.Format, consts wgsl.Consts) string {
-	label := name
-	if format != nil {
-		label += " " + format.String()
-	}
-	for _, c := range slices.Sorted(maps.Keys(consts)) {
-		label += fmt.Sprintf(" %s=%d", c, consts[c])
-	}
-	return label
 }
 
 // Describe is what a driver needs to build the kernel name for weights of a format (nil for kernels without weights) and
@@ -345,12 +333,16 @@ func Describe(name string, format *quant.Format, consts wgsl.Consts) (gpu.Pipeli
 	if !ok || kernel.Weights != (format != nil) {
 		panic("BUG: kernel " + name)
 	}
-	label, libs, edits := labelOf(name, format, consts), slices.Clone(kernel.Libs), wgsl.Consts{}
+	label, libs, edits := name, slices.Clone(kernel.Libs), wgsl.Consts{}
 	maps.Copy(edits, consts)
 	if format != nil {
+		label += " " + format.String()
 		file, lib := weightLib(*format)
 		libs = append(libs, file)
 		maps.Copy(edits, lib)
+	}
+	for _, c := range slices.Sorted(maps.Keys(consts)) {
+		label += fmt.Sprintf(" %s=%d", c, consts[c])
 	}
 	source, err := wgsl.Source(name, libs, edits)
 	if err != nil {

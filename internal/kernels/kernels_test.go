@@ -106,9 +106,9 @@ func TestLinearChoosesByRows(t *testing.T) {
 		want   map[int]string // kernel and tokens per workgroup by bucket
 	}{
 		{TuningFor(gpu.Info{}), map[int]string{
-			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 5: "matmul_lanes f32 GATED=0 LANES=64 ROWS=8",
-			16: "matmul_lanes f32 GATED=0 LANES=64 ROWS=8",
-			64: "matmul_lanes f32 GATED=0 LANES=32 ROWS=8", 65: "matmul_tile f32 GATED=0 TM=8 TX=8 TY=16 VECS=4 WG=128",
+			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 5: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4",
+			32: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4", 33: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=256",
+			64: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=256",
 		}},
 		{Tuning{MatmulRows: 17, Prefer: []string{"no such", "matmul"}}, map[int]string{
 			1: "matvec f32 ROWS_M=1 WIDE=0", 8: "matmul f32", 64: "matmul f32",
@@ -121,11 +121,11 @@ func TestLinearChoosesByRows(t *testing.T) {
 			1: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0", 5: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
 		}},
 		{Tuning{Deterministic: true, MatmulRows: 9}, map[int]string{
-			1: "matmul_lanes f32 GATED=0 LANES=64 ROWS=8", 4: "matmul_lanes f32 GATED=0 LANES=64 ROWS=8", 64: "matmul_lanes f32 GATED=0 LANES=64 ROWS=8",
+			1: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4", 4: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4", 64: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4",
 		}},
 	} {
 		s := NewTuned(f.dev, c.tuning)
-		o, err := s.Linear(f.linear(65))
+		o, err := s.Linear(f.linear(64))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -235,7 +235,11 @@ func (s *Set) linearVariants(a *LinearArgs) (list []variant) {
 		}
 		return list
 	case s.tuning.Deterministic: // one pipeline for all rows
-		options := append(s.matmulLanesAll(16, a.W.Rows, a.W.K), s.matvec(4))
+		var options []variant
+		for _, lanes := range lanesOf(16, a.W.K) {
+			options = append(options, s.matmulLanes(lanes, 4))
+		}
+		options = append(options, s.matvec(4))
 		for _, t := range tileShapes {
 			options = append(options, s.matmulTile(t, 1))
 		}
@@ -258,13 +262,25 @@ func (s *Set) linearOptions(a *LinearArgs, rows int) (list []variant) {
 	if rows == 1 {
 		return []variant{s.matvec(1), s.matvec(4)}
 	}
-	lanes, tiles := s.matmulLanesAll(rows, n, k), s.matmulTileAll(rows, n, k)
+	var lanes, tiles []variant
+	for _, l := range lanesOf(rows, k) {
+		lanes = append(lanes, s.matmulLanes(l, 4))
+	}
+	lanes = append(lanes, s.matmulLanes(32, 8), s.matmulLanes(64, 8))
+	for _, t := range tileShapes {
+		if t.m() > 32 && 2*rows <= t.m() {
+			break
+		}
+		for _, parts := range t.parts(rows, n, k) {
+			tiles = append(tiles, s.matmulTile(t, parts))
+		}
+	}
 	switch {
-	case rows < s.tuning.MatmulRows && rows <= FusedRows:
+	case rows < s.tuning.MatmulRows && rows <= 4:
 		return slices.Concat([]variant{s.matvec(4)}, lanes, tiles)
-	case rows < s.tuning.MatmulRows && (rows <= 16 || n < tileWhole): // for an LM head tiles pay sooner
+	case rows < s.tuning.MatmulRows && (rows <= 16 || n <= 8192): // for an LM head tiles pay sooner
 		return slices.Concat(lanes, []variant{s.matvec(4)}, tiles, []variant{s.matmul()})
-	case rows <= 128:
+	case rows <= 64:
 		return slices.Concat(tiles, lanes, []variant{s.matmul()})
 	}
 	return append(tiles, s.matmul())

@@ -14,44 +14,33 @@ const (
 	lanesTokens = 8 // tokens per workgroup
 )
 
-// lanesShape is how many invocations share how many rows of the weight.
-type lanesShape struct{ lanes, rows int }
-
-// lanesShapes are those that pay somewhere.
-var lanesShapes = []lanesShape{{32, 8}, {64, 8}, {32, 4}, {64, 4}, {128, 4}}
-
-func (s *Set) matmulLanes(l lanesShape) variant {
+// matmulLanes has lanes invocations, 32, 64 or 128, share shared rows, 4 or 8.
+func (s *Set) matmulLanes(lanes, shared int) variant {
+	name := fmt.Sprintf("lanes %d", lanes)
+	if shared != 4 {
+		name += fmt.Sprintf("x%d", shared)
+	}
 	return variant{
-		kernel: "matmul_lanes", name: fmt.Sprintf("lanes %dx%d", l.lanes, l.rows), parts: 1, gates: true,
+		kernel: "matmul_lanes", name: name, parts: 1, gates: true,
 		consts: func(quant.Format, int) wgsl.Consts {
-			return wgsl.Consts{"LANES": uint32(l.lanes), "ROWS": uint32(l.rows)}
+			return wgsl.Consts{"LANES": uint32(lanes), "ROWS": uint32(shared)}
 		},
 		grid: func(n int) func(int) [3]uint32 {
 			return func(rows int) [3]uint32 {
-				return gpu.Grid(ceil(ceil(n, l.rows), lanesWG/l.lanes), ceil(rows, lanesTokens), s.limits.MaxWorkgroupsPerDim)
+				return gpu.Grid(ceil(ceil(n, shared), lanesWG/lanes), ceil(rows, lanesTokens), s.limits.MaxWorkgroupsPerDim)
 			}
 		},
 	}
 }
 
-// matmulLanesAll lists the shapes for rows tokens, n outputs and k inputs, the best on an H200 first: the less there is to do, the more
-// lanes it takes to occupy the device.
-func (s *Set) matmulLanesAll(rows, n, k int) []variant {
-	best := lanesShape{32, 8}
+// lanesOf lists the numbers of lanes for rows tokens and k inputs, the best first: the fewer tokens there are, the more it takes to
+// occupy a device, as long as each lane finds a few inputs.
+func lanesOf(rows, k int) []int {
 	switch {
-	case n >= tileWhole:
 	case k >= 2048 && rows <= 8:
-		best = lanesShape{128, 4}
+		return []int{128, 64, 32}
 	case k >= 2048 && rows <= 16:
-		best = lanesShape{64, 4}
-	case k >= 2048 || rows <= 16:
-		best = lanesShape{64, 8}
+		return []int{64, 32, 128}
 	}
-	list := []variant{s.matmulLanes(best)}
-	for _, l := range lanesShapes {
-		if l != best {
-			list = append(list, s.matmulLanes(l))
-		}
-	}
-	return list
+	return []int{32, 64, 128}
 }

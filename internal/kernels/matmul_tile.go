@@ -20,13 +20,24 @@ func (t tileShape) n() int { return t.tx * tileCols }
 // octets is how many inputs over 8 are in workgroup memory at a time.
 func (t tileShape) octets() int { return t.vecs / 2 }
 
-// tileShapes are those that pay somewhere, by the tokens of a tile.
-var tileShapes = []tileShape{{128, 8, 8, 4, 8}, {128, 8, 8, 8, 8}, {128, 8, 16, 8, 4}, {256, 16, 16, 8, 4}}
+// tileShapes are those that pay somewhere: few tokens, some, and many.
+var tileShapes = []tileShape{
+	{256, 8, 8, 4, 8}, {128, 8, 8, 4, 8}, {256, 8, 8, 8, 8}, {128, 8, 8, 8, 8}, {128, 8, 16, 8, 4}, {256, 16, 8, 8, 4}, {256, 16, 16, 8, 4},
+}
+
+// name says what tells shapes apart.
+func (t tileShape) name() string {
+	name := fmt.Sprintf("tile %dx%d", t.m(), t.n())
+	if t.wg != 256 {
+		name += fmt.Sprintf("/%d", t.wg)
+	}
+	return name
+}
 
 // Bounds of matmul_tile with K split over workgroups.
 const (
-	// tileWorkgroups are wanted at the least; a GPU of 132 processors has nearly two for each then.
-	tileWorkgroups = 250
+	// tileWorkgroups are wanted at the least; a GPU of 132 processors has two for each then.
+	tileWorkgroups = 264
 	tileMostGroups = 8 * tileWorkgroups // more say nothing
 	tileMostParts  = 16
 	tileLeastK     = 128      // inputs of a part
@@ -66,7 +77,7 @@ func (t tileShape) parts(rows, n, k int) []int {
 
 // matmulTile takes tiles, with K cut into parts.
 func (s *Set) matmulTile(t tileShape, parts int) variant {
-	name := fmt.Sprintf("tile %dx%d", t.m(), t.n())
+	name := t.name()
 	if parts > 1 {
 		name += fmt.Sprintf(" k%d", parts)
 	}
@@ -85,9 +96,8 @@ func (s *Set) matmulTile(t tileShape, parts int) variant {
 	}
 }
 
-// sumPartsParams are the Params of sum_parts: 16 bytes, like those of the other kernels with such bindings. wgpu 0.19 goes on to hold
-// uniforms against the size that the pipeline before wanted, if its layout is the same.
-type sumPartsParams struct{ N, Parts, YStride, YOffset uint32 }
+// sumPartsParams are the Params of sum_parts.
+type sumPartsParams struct{ N, Parts, YStride, YOffset, Flags, Pad0, Pad1, Pad2 uint32 }
 
 // sumParts ends a linear layer whose K was cut; its group waits for the scratch buffer.
 func (s *Set) sumParts(a *LinearArgs, parts int) (*dispatch, func(scratch gpu.Buffer) error, error) {
@@ -96,28 +106,9 @@ func (s *Set) sumParts(a *LinearArgs, parts int) (*dispatch, func(scratch gpu.Bu
 		return nil, nil, err
 	}
 	d := &dispatch{pipeline: p, grid: s.elementwise(a.outputs(), elementWG)}
-	params := sumPartsParams{N: uint32(a.W.Rows), Parts: uint32(parts) | a.flags()<<16, YStride: uint32(a.YStride), YOffset: uint32(a.YOffset)}
+	params := sumPartsParams{N: uint32(a.W.Rows), Parts: uint32(parts), YStride: uint32(a.YStride), YOffset: uint32(a.YOffset), Flags: a.flags()}
 	return d, func(scratch gpu.Buffer) (err error) {
 		d.group, err = s.bind(p, params, a.Step, scratch, a.Bias, a.Y)
 		return err
 	}, nil
-}
-
-// matmulTileAll lists the shapes for rows tokens, n outputs and k inputs, the best on an H200 first: the smallest that takes all tokens, or
-// else 128 of them with as few outputs as that leaves room for.
-func (s *Set) matmulTileAll(rows, n, k int) (list []variant) {
-	best := 0
-	for best < 2 && tileShapes[best].m() < rows {
-		best++
-	}
-	shapes := append([]tileShape{tileShapes[best]}, tileShapes...)
-	for i, t := range shapes {
-		if i == best+1 || t.m() > 32 && 2*rows <= t.m() {
-			continue
-		}
-		for _, parts := range t.parts(rows, n, k) {
-			list = append(list, s.matmulTile(t, parts))
-		}
-	}
-	return list
 }

@@ -60,7 +60,7 @@ type Tuner struct {
 	Prepare func(rows int) error
 	// Time gives the time that a program takes.
 	Time func(ctx context.Context, p gpu.Program) (time.Duration, error)
-	// Budget is how long the variants may take, when all defaults are timed; choices not looked at by then keep theirs. 0: any time.
+	// Budget is how long all may take; choices not looked at by then keep their defaults. 0: any time.
 	Budget time.Duration
 }
 
@@ -81,6 +81,7 @@ func (t *Tuner) Run(ctx context.Context) (list []Measured, err error) {
 	if s.tuning.Deterministic || s.tuning.BarrierFree {
 		return nil, nil
 	}
+	start := time.Now()
 	choices := s.tuning.Choices
 	s.trying = true
 	defer func() { s.tuning.Choices, s.trying = choices, false }()
@@ -105,7 +106,6 @@ func (t *Tuner) Run(ctx context.Context) (list []Measured, err error) {
 		order = append(order, known{key, first.took})
 	}
 	slices.SortStableFunc(order, func(a, b known) int { return cmp.Compare(b.took, a.took) })
-	start := time.Now()
 	for _, k := range order {
 		if t.Budget > 0 && time.Since(start) > t.Budget {
 			break

@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/cpu"
-	"github.com/pagelight/pagelight/internal/gpu/gputest"
 	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/sched"
@@ -132,23 +130,5 @@ func TestVariantThatFailsIsLeftOut(t *testing.T) {
 	}
 	if left == 0 || measured < 10 {
 		t.Errorf("%d variants were left out, %d were measured", left, measured)
-	}
-}
-
-// TestTuneOnAnAdapter measures for a while on an adapter: what is dear first, and what is left keeps its default.
-func TestTuneOnAnAdapter(t *testing.T) {
-	r := openGPUKernels(t, gputest.Open(t), func(*Config) {})
-	list, err := r.Tune(t.Context(), 2*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) == 0 {
-		t.Error("nothing was measured")
-	}
-	for _, m := range list {
-		t.Log(m.Key, m.Times)
-		if len(m.Rejected) > 0 {
-			t.Errorf("%s: %v", m.Key, m.Rejected)
-		}
 	}
 }

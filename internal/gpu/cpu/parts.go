@@ -45,9 +45,9 @@ func matmulParts(c consts, cut bool) ([]phase, error) {
 func sumParts(c consts) ([]phase, error) {
 	a := ref.SumPartsArgs{Gated: c["GATED"] == 1}
 	return rowwise(a, ref.SumParts, func(a *ref.SumPartsArgs, v *views) (int, int) {
-		a.N, a.Parts = v.dim(0, "n"), int(v.param(1)&0xFFFF)
+		a.N, a.Parts = v.dim(0, "n"), v.dim(1, "parts")
 		a.YStride, a.YOffset = v.dim(2, "y_stride"), v.dim(3, "y_offset")
-		flags := v.param(1) >> 16
+		flags := v.param(4)
 		a.M = v.rows
 		outputs := a.N
 		if a.Gated {

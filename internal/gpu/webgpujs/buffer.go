@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"syscall/js"
-	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 )
@@ -151,11 +150,6 @@ func (d *Device) WriteBuffer(dst gpu.Buffer, offset int64, data []byte) error {
 	if err := b.checkRange("write", offset, int64(len(data))); err != nil {
 		return err
 	}
-	if len(data) <= smallWrite {
-		js.CopyBytesToJS(d.stage(len(data)), data)
-		d.f.writeBuffer.Invoke(b.id, float64(offset), len(data))
-		return nil
-	}
 	for part := range slices.Chunk(data, maxScratch) {
 		js.CopyBytesToJS(d.stage(len(part)), part)
 		d.f.writeBuffer.Invoke(b.id, float64(offset), len(part))
@@ -173,19 +167,11 @@ func (d *Device) pace(n int) error {
 	if d.staged += int64(n); d.staged >= maxStaged {
 		return d.Wait(context.Background())
 	}
-	d.breathe()
-	return nil
-}
-
-// breathe lets the event loop have a turn when it had none for a while. It is for what a model's loading calls hundreds of times;
-// steps do not call it.
-func (d *Device) breathe() {
-	if now := time.Now(); now.Sub(d.turned) > slice {
-		if !d.turned.IsZero() {
-			Turn()
-		}
-		d.turned = time.Now()
+	if d.sliced += n; d.sliced >= slice {
+		d.sliced = 0
+		Turn()
 	}
+	return nil
 }
 
 // WriteBlob copies a *Blob into dst without passing it through the Go heap.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"sync"
 	"syscall/js"
-	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 )
@@ -31,11 +30,8 @@ const (
 	maxScratch = 4 << 20  // bytes that one call of WriteBuffer moves at a time
 	maxStaged  = 64 << 20 // bytes written without a pause; the browser keeps them twice until they are done
 	maxBlobRun = 4 << 20  // bytes of one queue.writeBuffer from a blob; a slow machine copies them in 4 ms
-	smallWrite = 64 << 10 // bytes of a write that a step may make
+	slice      = 8 << 20  // bytes written without a turn of the event loop
 )
-
-// slice is how long the goroutine that loads a model computes before the event loop has a turn.
-const slice = 8 * time.Millisecond
 
 // result is what notify says.
 type result struct {
@@ -69,11 +65,11 @@ type Device struct {
 
 	writeScratch, readScratch js.Value // Uint8Arrays that belong to gpu.js
 	writeSize, readSize       int
-	sequence                  js.Value  // Uint8Array of gpu.js that holds the programs of a submission
-	sequenceSize              int       // programs
-	submitted, submitting     []byte    // what sequence holds, and what is to be submitted: little-endian i32
-	staged                    int64     // bytes written since the device was last waited for
-	turned                    time.Time // when the event loop had its last turn in breathe
+	sequence                  js.Value // Uint8Array of gpu.js that holds the programs of a submission
+	sequenceSize              int      // programs
+	submitted, submitting     []byte   // what sequence holds, and what is to be submitted: little-endian i32
+	staged                    int64    // bytes written since the device was last waited for
+	sliced                    int      // bytes written since the event loop had a turn
 	lastToken                 int
 
 	lost chan struct{}

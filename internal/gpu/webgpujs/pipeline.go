@@ -180,7 +180,6 @@ func (d *Device) NewBindGroup(label string, layout []gpu.BindingKind, bindings [
 		}
 		list = append(list, b.number(), float64(bind.Offset), float64(size))
 	}
-	d.breathe()
 	d.numbers(list)
 	kinds := kindsOf(layout)
 	return &bindGroup{d: d, kinds: kinds, id: d.f.newBindGroup.Invoke(label, kinds, len(list)).Int()}, nil

@@ -192,7 +192,7 @@ func kernelError(desc gpu.PipelineDesc, err error) error {
 
 // compile makes one pipeline, with error scopes of its own or without.
 func compile(d *device, desc gpu.PipelineDesc, l *layout, scoped C.int, e *C.pl_error) C.WGPUComputePipeline {
-	source := portable(desc.Source)
+	source := portable(desc.Source, subgroupsDirective, namedSizes)
 	label, code, entry := C.CString(desc.Label), C.CString(source), C.CString(desc.Kernel)
 	defer C.free(unsafe.Pointer(label))
 	defer C.free(unsafe.Pointer(code))

@@ -14,6 +14,10 @@ const (
 	module  = "github.com/cogentcore/webgpu"
 	headers = "wgpu/lib"
 	decl    = "decl19.h"
+	// subgroupsDirective says whether the library's compiler knows "enable subgroups;".
+	subgroupsDirective = false
+	// namedSizes says whether the compiler takes names of constants in @workgroup_size.
+	namedSizes = true
 	// exhaustionLoses says whether the library gives the device up when there is no memory to stage a write.
 	exhaustionLoses = false
 )

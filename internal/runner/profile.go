@@ -1,0 +1,87 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/sched"
+)
+
+// StepProfile says where the time of a step goes on the device.
+type StepProfile struct {
+	Rows int           `json:"rows"` // tokens
+	Took time.Duration `json:"took"` // of the whole step, when it is submitted again and again and nothing is read
+	Ops  []OpProfile   `json:"ops"`
+	Why  string        `json:"why,omitempty"` // reason why ops have no times
+}
+
+// OpProfile is one op of a step.
+type OpProfile struct {
+	Name       string        `json:"name"`
+	Part       string        `json:"part"` // trunk, head or pick
+	Dispatches int           `json:"dispatches"`
+	Took       time.Duration `json:"took"`  // by the device's clock, each dispatch by itself
+	Bytes      int64         `json:"bytes"` // that it must move at the least, contexts left out
+}
+
+// profileRepeat is how often a step is run to take each op's shortest time.
+const profileRepeat = 5
+
+// Profile runs a plan's step several times and says what each op of it takes. It picks tokens and gives them to nobody; the plan's
+// keys and values are in the cache afterwards as after Step.
+func (r *Runner) Profile(ctx context.Context, p *sched.Plan) (StepProfile, error) {
+	if err := r.in.write(r.dev, r.fwd, p); err != nil {
+		return StepProfile{}, err
+	}
+	rows, logits := bucket(p.NumTokens, r.limits.MaxTokens), bucket(p.NumLogits, r.limits.MaxLogits)
+	trunk := r.fwd.TrunkOf(rows)
+	if r.fwd.LongTrunk(rows, r.in.longest) {
+		trunk = r.fwd.LongTrunkOf(rows)
+	}
+	out := StepProfile{Rows: p.NumTokens}
+	var commands []gpu.Command
+	for _, part := range []struct {
+		name string
+		ops  []kernels.Op
+		rows int
+	}{{"trunk", trunk, rows}, {"head", r.fwd.HeadOf(logits), logits}, {"pick", r.fwd.Pick, logits}} {
+		for _, op := range part.ops {
+			made := op.Record(part.rows)
+			commands = append(commands, made...)
+			out.Ops = append(out.Ops, OpProfile{Name: op.Name(), Part: part.name, Dispatches: len(made), Bytes: op.Traffic(part.rows)})
+		}
+	}
+	program, err := r.dev.NewProgram(fmt.Sprintf("profile of %d rows", rows), commands)
+	if err != nil {
+		return out, err
+	}
+	defer program.Release()
+	if out.Took, err = r.time(ctx, program); err != nil {
+		return out, err
+	}
+	profiler, ok := r.dev.(gpu.Profiler)
+	if !ok {
+		out.Why = fmt.Sprintf("%s: %v", r.dev.Info().Name, gpu.ErrNoTimestamps)
+		return out, nil
+	}
+	times, err := profiler.Profile(ctx, program, profileRepeat)
+	if errors.Is(err, gpu.ErrNoTimestamps) {
+		out.Why = err.Error()
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	for i := range out.Ops {
+		op := &out.Ops[i]
+		for _, ns := range times[:op.Dispatches] {
+			op.Took += time.Duration(ns)
+		}
+		times = times[op.Dispatches:]
+	}
+	return out, nil
+}
