@@ -18,7 +18,7 @@ type Measured = kernels.Measured
 // Tune opens a model only to time the variants of its kernels on the device, for at most budget (0: any time), the most expensive
 // first. Config.Choices takes what it finds. It closes the device and the source.
 func Tune(ctx context.Context, cfg Config, budget time.Duration) ([]Measured, error) {
-	e := &Engine{dev: cfg.Device, src: cfg.Source, config: cfg.Source.Config()}
+	e := &Engine{dev: cfg.Device, src: cfg.Source, config: cfg.Source.Config(), Text: &Text{}}
 	defer e.release()
 	if err := cfg.fill(e.dev.Info()); err != nil {
 		return nil, err

@@ -107,4 +107,16 @@ func TestTuneNeedsAGPU(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no hardware adapter") {
 		t.Errorf("%v", err)
 	}
+	src, err := OpenModel(Builtin, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := OpenDevice(t.Context(), Options{Device: "cpu"}, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := engine.Tune(t.Context(), engine.Config{Device: dev, Source: src, MaxModelLen: 64}, time.Second)
+	if len(list) != 0 || err != nil || dev.Err() == nil {
+		t.Errorf("%v, %v; the device is closed: %v", list, err, dev.Err())
+	}
 }
