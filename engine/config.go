@@ -14,6 +14,7 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/planner"
 	"github.com/pagelight/pagelight/internal/quant"
+	"github.com/pagelight/pagelight/internal/runner"
 	"github.com/pagelight/pagelight/internal/weights"
 )
 
@@ -71,6 +72,10 @@ type Config struct {
 
 	// Choices says which variants of kernels to use, as Tune has found; nil: the defaults. Unknown ones are ignored.
 	Choices map[string]string
+	// MaxBurst is the most steps that the device does by itself before the host looks at what came of them. Fewer are done where
+	// they take long, and single steps where somebody waits or the host is needed to choose. 0 means 16, which is the most;
+	// 1 has the host choose every token.
+	MaxBurst int
 
 	Observer Observer       // is told of every step and answer; nil: nobody
 	Progress func(Progress) // called while opening, from the goroutine of Open
@@ -119,6 +124,7 @@ func (cfg *Config) fill(dev gpu.Info) error {
 		{"max_overtakes", cfg.MaxOvertakes},
 		{"long_prefill_token_threshold", cfg.LongPrefillThreshold},
 		{"max_num_batched_tokens", cfg.MaxBatchedTokens},
+		{"max_burst", cfg.MaxBurst},
 	} {
 		if n.value < 0 {
 			return &ParamError{n.name, fmt.Sprintf("must be at least 0, got %d", n.value)}
@@ -129,6 +135,12 @@ func (cfg *Config) fill(dev gpu.Info) error {
 	}
 	if cfg.MaxSeqs == 0 {
 		cfg.MaxSeqs = planner.DefaultMaxSeqs(dev.Kind, wasm)
+	}
+	if cfg.MaxBurst == 0 {
+		cfg.MaxBurst = runner.MaxBurst
+	}
+	if cfg.MaxBurst > runner.MaxBurst {
+		return &ParamError{"max_burst", fmt.Sprintf("must be at most %d, got %d", runner.MaxBurst, cfg.MaxBurst)}
 	}
 	if cfg.MaxSeqs > planner.MostSeqs {
 		return &ParamError{"max_num_seqs", fmt.Sprintf("must be at most %d, got %d", planner.MostSeqs, cfg.MaxSeqs)}

@@ -27,6 +27,7 @@ const (
 
 // tableExec is a model that is a table: the logits of a row depend on nothing but the row's token.
 type tableExec struct {
+	stepsOnly
 	logits [tableVocab][]float32
 	delay  time.Duration // of a step, so that requests meet
 	last   []int32       // tokens of the last step's rows

@@ -54,6 +54,7 @@ type job struct {
 	promptOnly     bool
 	eos            []int32 // ids that end the answer as the model means it
 	stopIDs        []int32 // ids that end it as the request wants
+	ends           []int32 // both
 	keepEOS        bool    // the text of an end-of-answer id is part of the text
 	includeStop    bool    // so is that of a stop string or a stop id
 	stop           stopMatcher

@@ -20,6 +20,11 @@ type executor interface {
 	Step(ctx context.Context, p *sched.Plan, want runner.Want) (runner.Result, error)
 	StepTop(ctx context.Context, p *sched.Plan, draws []sample.Draw) (runner.Result, error)
 	ReadLogits(ctx context.Context, row int) ([]float32, error)
+	Begin(p *sched.Plan, rows []runner.BurstRow, choice runner.Choice) error
+	Room() int
+	Burst(p *sched.Plan, steps int) error
+	Collect(ctx context.Context) (runner.Burst, error)
+	Clock() runner.Clock
 	Close()
 }
 
@@ -42,6 +47,7 @@ type loop struct {
 	meter     meter
 	published time.Time
 	draws     []sample.Draw // of a step's rows
+	bursts    bursts
 
 	mu    sync.Mutex // guards stats
 	stats Stats
@@ -91,7 +97,11 @@ func (l *loop) run() {
 			l.idle()
 			continue
 		}
-		if err := l.step(plan); err != nil {
+		done, err := l.burst(plan)
+		if !done {
+			err = l.step(plan)
+		}
+		if err != nil {
 			l.log.Error("step failed", "err", err, "tokens", plan.NumTokens)
 			if errors.Is(err, gpu.ErrDeviceLost) {
 				l.failAll(err)
@@ -247,6 +257,10 @@ func (l *loop) publish(now bool) {
 	l.stats.PrefixQueries, l.stats.PrefixHits = cache.Queries, cache.Hits
 	l.stats.Preemptions = l.sched.Stats().Preemptions
 	l.meter.fill(&l.stats)
+	l.stats.Clock = l.exec.Clock()
+	if c := l.stats.Clock; c.Steps > 0 {
+		l.stats.SubmitsPerToken = float64(c.Submits) / float64(c.Steps)
+	}
 }
 
 func (l *loop) snapshot() Stats {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/kvcache"
 	"github.com/pagelight/pagelight/internal/runner"
 	"github.com/pagelight/pagelight/internal/sample"
@@ -35,6 +36,27 @@ type fakeExec struct {
 	unsure bool    // StepTop gives candidates that prove nothing
 	reads  int     // calls of ReadLogits
 	ids    []int32 // of the last step's rows
+
+	rows    []fakeRow
+	flights []runner.Burst
+	bursts  int
+}
+
+// stepsOnly is the part of an executor that loops without bursts do not call.
+type stepsOnly struct{}
+
+func (stepsOnly) Begin(*sched.Plan, []runner.BurstRow, runner.Choice) error { panic("not for bursts") }
+func (stepsOnly) Room() int                                                 { panic("not for bursts") }
+func (stepsOnly) Burst(*sched.Plan, int) error                              { panic("not for bursts") }
+func (stepsOnly) Collect(context.Context) (runner.Burst, error)             { panic("not for bursts") }
+func (stepsOnly) Clock() runner.Clock                                       { return runner.Clock{} }
+
+// fakeRow is a row of bursts.
+type fakeRow struct {
+	runner.BurstRow
+	seq  *sched.Sequence
+	last int32
+	pos  int
 }
 
 func (f *fakeExec) Step(_ context.Context, p *sched.Plan, want runner.Want) (runner.Result, error) {
@@ -84,6 +106,68 @@ func (f *fakeExec) ReadLogits(_ context.Context, row int) ([]float32, error) {
 	return oneHot(f.ids[row : row+1]).Row(0), nil
 }
 
+func (f *fakeExec) Begin(p *sched.Plan, rows []runner.BurstRow, _ runner.Choice) error {
+	if len(f.flights) > 0 || len(rows) != len(p.Chunks) {
+		f.t.Errorf("%d rows for %d sequences, %d bursts under way", len(rows), len(p.Chunks), len(f.flights))
+	}
+	f.rows = f.rows[:0]
+	for i, c := range p.Chunks {
+		f.rows = append(f.rows, fakeRow{BurstRow: rows[i], seq: c.Seq, last: c.Tokens[0], pos: c.Start})
+	}
+	return nil
+}
+
+func (f *fakeExec) Room() int {
+	return min(runner.MaxBurst, (runner.MaxFlights-len(f.flights))*runner.MaxBurst)
+}
+
+// Burst computes at once what Collect gives later.
+func (f *fakeExec) Burst(p *sched.Plan, steps int) error {
+	if f.fail != nil {
+		if err := f.fail(p); err != nil {
+			return err
+		}
+	}
+	var ids []uint32
+	for range steps {
+		for i := range f.rows {
+			r := &f.rows[i]
+			if r.Left == 0 {
+				ids = append(ids, kernels.NoToken)
+				continue
+			}
+			if r.seq.Table != nil && r.seq.Table.Capacity() <= r.pos {
+				f.t.Errorf("sequence %s computes position %d with room for %d", r.seq.ID, r.pos, r.seq.Table.Capacity())
+			}
+			if f.unsure && r.pos%3 == 0 {
+				ids, r.Left = append(ids, kernels.Undecided), 0
+				continue
+			}
+			r.last, r.pos, r.Left = (r.last+1)%fakeVocab, r.pos+1, r.Left-1
+			if slices.Contains(r.Stops, r.last) {
+				r.Left = 0
+			}
+			ids = append(ids, uint32(r.last))
+		}
+	}
+	f.bursts++
+	f.flights = append(f.flights, runner.MakeBurst(len(f.rows), ids))
+	f.ids = f.ids[:0]
+	for _, r := range f.rows {
+		f.ids = append(f.ids, (r.last+1)%fakeVocab)
+	}
+	return nil
+}
+
+func (f *fakeExec) Collect(context.Context) (runner.Burst, error) {
+	b := f.flights[0]
+	f.flights = f.flights[1:]
+	time.Sleep(f.delay * time.Duration(b.Steps))
+	return b, nil
+}
+
+func (f *fakeExec) Clock() runner.Clock { return runner.Clock{} }
+
 // oneHot are logits that leave no choice but the given ids.
 func oneHot(ids []int32) runner.Result {
 	logits := slices.Repeat([]float32{-1e4}, len(ids)*fakeVocab)
@@ -110,6 +194,8 @@ func newFakeWith(t testing.TB, exec *fakeExec, blocks int, cfg sched.Config, obs
 	}
 	e.info.MaxModelLen = blocks * kvcache.BlockSize
 	e.loop = newLoop(exec, sched.New(cfg, pool), pool, slog.New(slog.DiscardHandler), observer)
+	e.loop.bursts.most, e.loop.bursts.flights = runner.MaxBurst, runner.MaxFlights
+	e.loop.topOnDevice = true
 	go e.loop.run()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

@@ -15,16 +15,25 @@ type meter struct {
 
 // step takes a step into account.
 func (m *meter) step(p *sched.Plan, took time.Duration) {
-	rate := float64(p.NumTokens) / max(took.Seconds(), 1e-9)
-	switch {
-	case p.NumTokens > len(p.Chunks): // at least one chunk of a prompt
-		m.prefill = rate
+	if p.NumTokens > len(p.Chunks) { // at least one chunk of a prompt
+		m.prefill = rate(p.NumTokens, took)
+		return
+	}
+	m.decoded(p.NumTokens, took)
+}
+
+// decoded takes a step of so many tokens, one of each answer, into account.
+func (m *meter) decoded(tokens int, took time.Duration) {
+	switch r := rate(tokens, took); {
+	case tokens == 0:
 	case m.decode == 0:
-		m.decode = rate
+		m.decode = r
 	default:
-		m.decode += (rate - m.decode) / 8
+		m.decode += (r - m.decode) / 8
 	}
 }
+
+func rate(tokens int, took time.Duration) float64 { return float64(tokens) / max(took.Seconds(), 1e-9) }
 
 func (m *meter) fill(s *Stats) {
 	s.PromptTokens, s.GenerationTokens, s.Requests = m.prompt, m.generated, m.requests

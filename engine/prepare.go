@@ -79,6 +79,7 @@ func (e *Engine) newJob(g *group, index int, req *Request, ids []int32, maxNew i
 	if !r.IgnoreEOS {
 		j.eos = e.config.EOS
 	}
+	j.ends = slices.Concat(j.eos, j.stopIDs)
 	j.seq = &sched.Sequence{ID: g.id, Tokens: slices.Clone(ids), MaxTokens: len(ids) + maxNew, Priority: req.Priority, Salt: req.CacheSalt}
 	if g.n > 1 {
 		j.seq.ID = fmt.Sprintf("%s/%d", g.id, index)

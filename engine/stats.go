@@ -1,6 +1,12 @@
 package engine
 
-import "github.com/pagelight/pagelight/internal/gpu"
+import (
+	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/runner"
+)
+
+// Clock counts what the steps since opening have cost.
+type Clock = runner.Clock
 
 // Info describes an open engine; it does not change.
 type Info struct {
@@ -42,7 +48,8 @@ type Stats struct {
 	PrefillSpeed       float64    `json:"prefill_tokens_per_second"` // of the last step that computed a prompt
 	DecodeSpeed        float64    `json:"decode_tokens_per_second"`  // moving average
 	DispatchesPerToken int        `json:"dispatches_per_token"`
-	SubmitsPerToken    float64    `json:"submits_per_token"`
+	SubmitsPerToken    float64    `json:"submits_per_token"` // mean since opening, for each step
+	Clock              Clock      `json:"clock"`
 }
 
 // SeqStats says which blocks a request holds.

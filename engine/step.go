@@ -27,6 +27,9 @@ func (l *loop) step(plan *sched.Plan) error {
 	now := time.Now()
 	rec := StepRecord{Took: now.Sub(start), Tokens: plan.NumTokens, Seqs: len(plan.Chunks)}
 	l.meter.step(plan, rec.Took)
+	if plan.NumTokens == len(plan.Chunks) {
+		l.bursts.stepTime = rec.Took
+	}
 	row := 0
 	for _, c := range plan.Chunks {
 		if j := l.jobs[c.Seq]; j != nil { // it may have ended with another answer of its request
@@ -118,6 +121,14 @@ func (l *loop) emit(j *job, c sched.Chunk, res runner.Result, row int, now time.
 	if err != nil {
 		return fmt.Errorf("engine: after %d tokens: %w", len(c.Seq.Tokens), err)
 	}
+	if reason := l.accept(j, id, logprobs, now, rec); reason != "" {
+		l.end(c.Seq, reason, nil)
+	}
+	return nil
+}
+
+// accept books a new token of an answer; a reason says that the answer is complete.
+func (l *loop) accept(j *job, id int32, logprobs []TokenLogprob, now time.Time, rec *StepRecord) FinishReason {
 	j.sampler.Accept(id)
 	rec.GeneratedTokens++
 	l.meter.generated++
@@ -126,10 +137,7 @@ func (l *loop) emit(j *job, c sched.Chunk, res runner.Result, row int, now time.
 	} else {
 		rec.InterToken = append(rec.InterToken, now.Sub(j.last))
 	}
-	if reason := j.accept(id, logprobs, now); reason != "" {
-		l.end(c.Seq, reason, nil)
-	}
-	return nil
+	return j.accept(id, logprobs, now)
 }
 
 // pick chooses the next token from a row of the result, and describes it where the request asks for that.

@@ -15,6 +15,12 @@ const StepSlot = 256
 // TopK is the number of candidates of a row that Select finds.
 const TopK = 64
 
+// A burst is a number of steps of one token a sequence that the device does by itself.
+const (
+	MaxBurst = 16 // steps of a burst; all that are under way fit the ring
+	Flights  = 3  // bursts that may be under way
+)
+
 // Shape bounds what one step holds.
 type Shape struct {
 	MaxTokens       int // rows through the transformer
@@ -34,6 +40,11 @@ type Forward struct {
 	Pick   []kernels.Op // logits -> best ids
 	Select []kernels.Op // logits -> candidates for a sampler
 
+	// For steps of one token a sequence that go on by themselves, see kernels.Advance.
+	PickNext    []kernels.Op // logits -> best ids -> Tokens of the next step
+	DrawNext    []kernels.Op // logits -> ids as Samplers say, if none has a top_p -> Tokens of the next step
+	NucleusNext []kernels.Op // logits -> ids as Samplers say -> Tokens of the next step
+
 	// Trunk, for short and for long contexts, and Head for kernels.FusedRows rows; nil where the device has no use for them.
 	few, fewLong, fewHead []kernels.Op
 
@@ -50,6 +61,10 @@ type Forward struct {
 	Draws       gpu.Buffer // [MaxLogits] vec4<u32>: which candidates are wanted, see kernels.TopKArgs
 	Top         gpu.Buffer // [MaxLogits, TopK] (f32 logit, u32 id)
 	TopSums     gpu.Buffer // [MaxLogits] (f32 largest logit, f32 sum of exponentials)
+	States      gpu.Buffer // [MaxSeqs] vec4<u32>: see kernels.AdvanceArgs
+	Stops       gpu.Buffer // [MaxSeqs, kernels.MaxStops] u32
+	Samplers    gpu.Buffer // [MaxSeqs] see kernels.SampleArgs
+	Ring        gpu.Buffer // [kernels.RingSlots, MaxSeqs] u32: the tokens that steps have chosen
 
 	buffers []gpu.Buffer
 }
@@ -134,6 +149,13 @@ func (b *builder) build(w *Weights, c *Cache) {
 
 	b.over(&b.Select, 1)
 	b.topK(b.Logits)
+
+	b.over(&b.PickNext, 1)
+	b.pickNext()
+	b.over(&b.DrawNext, 1)
+	b.sampleNext(nil)
+	b.over(&b.NucleusNext, 1)
+	b.sampleNext(b.Logits)
 }
 
 // trunk is everything up to the last norm, by architecture.
@@ -172,6 +194,10 @@ func (b *builder) buffersBetween() {
 	b.Draws = b.scratch("draws", 4*b.MaxLogits)
 	b.Top = b.scratch("top", 2*TopK*b.MaxLogits)
 	b.TopSums = b.scratch("top_sums", 2*b.MaxLogits)
+	b.States = b.scratch("states", kernels.StateBytes/4*b.MaxSeqs)
+	b.Stops = b.scratch("stops", kernels.MaxStops*b.MaxSeqs)
+	b.Samplers = b.scratch("samplers", kernels.SamplerBytes/4*b.MaxSeqs)
+	b.Ring = b.scratch("ring", kernels.RingSlots*b.MaxSeqs)
 	b.ordered = map[int]gpu.Buffer{}
 	b.mixtureBuffers()
 }

@@ -148,3 +148,39 @@ func (b *builder) topK(logits gpu.Buffer) {
 		Step: b.step,
 	}))
 }
+
+// pickNext chooses the best ids and makes the next step of them.
+func (b *builder) pickNext() {
+	next := b.advance()
+	b.add(b.set.Argmax(kernels.ArgmaxArgs{
+		Rows: b.MaxSeqs, Vocab: b.cfg.VocabSize, Limit: b.NumTokens, Logits: b.Logits, IDs: b.IDs, Advance: &next, Step: b.step,
+	}))
+}
+
+// sampleNext draws ids and makes the next step of them. again is what it looks at a second time for rows with top_p, or nil.
+func (b *builder) sampleNext(again gpu.Buffer) {
+	b.add(b.set.TopK(kernels.TopKArgs{
+		Rows: b.MaxSeqs, Vocab: b.cfg.VocabSize, Limit: b.NumTokens, K: TopK, Logits: b.Logits, Draws: b.Draws, Top: b.Top, Sums: b.TopSums,
+		Step: b.step,
+	}))
+	b.add(b.set.Sample(kernels.SampleArgs{
+		Rows: b.MaxSeqs, K: TopK, Limit: b.limit(), Top: b.Top, Sums: b.TopSums, Samplers: b.Samplers, Draws: b.Draws, IDs: b.IDs,
+		Logits: again, Vocab: b.cfg.VocabSize, Step: b.step,
+	}))
+	b.add(b.set.Advance(b.advance()))
+}
+
+// limit is the number of ids that can be chosen.
+func (b *builder) limit() int {
+	if b.NumTokens > 0 {
+		return b.NumTokens
+	}
+	return b.cfg.VocabSize
+}
+
+func (b *builder) advance() kernels.AdvanceArgs {
+	return kernels.AdvanceArgs{
+		Rows: b.MaxSeqs, MaxBlocks: b.Shape.MaxBlocksPerSeq, RingRows: b.MaxSeqs, IDs: b.IDs, States: b.States, Stops: b.Stops,
+		BlockTables: b.BlockTables, Tokens: b.Tokens, Ring: b.Ring, Step: b.step,
+	}
+}

@@ -28,6 +28,9 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 		add(4 * int64(n) * int64(s.MaxLogits))
 	}
 	add(inputBytes(s.MaxLogits, cfg.HiddenSize)) // last_normed
+	for _, n := range []int{kernels.StateBytes / 4, kernels.MaxStops, kernels.SamplerBytes / 4, kernels.RingSlots} {
+		add(4 * int64(n) * int64(s.MaxSeqs))
+	}
 	if cfg.MoE != nil {
 		for _, n := range mixtureWords(cfg, s.MaxTokens) {
 			add(4 * int64(n))

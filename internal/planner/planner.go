@@ -167,6 +167,7 @@ func (s *sizes) scratch(blocks int) int64 {
 	shape := s.shape(blocks)
 	forward, _ := model.ScratchBytes(s.Config, shape)
 	back := 4 * int64(s.MaxLogits) * int64(s.Config.VocabSize+1+2+2*model.TopK) // logits, ids and candidates to read
+	back += 4 * model.Flights * model.MaxBurst * int64(s.MaxSeqs)
 	own := s.Tuning.ScratchBytes(kernels.ScratchShape{
 		Rows: s.MaxTokens, Heads: s.Config.NumHeads, HeadDim: s.Config.HeadDim, MaxBlocks: shape.MaxBlocksPerSeq,
 		LogitRows: s.MaxLogits, Limit: s.NumTokens, Linears: model.LinearShapes(s.Config, shape),

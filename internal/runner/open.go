@@ -66,6 +66,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	r := &Runner{
 		dev: dev, cfg: src.Config(), set: kernels.NewTuned(dev, tuning),
 		trunks: map[int]gpu.Program{}, longTrunks: map[int]gpu.Program{}, heads: map[headKey]gpu.Program{},
+		dispatches: map[gpu.Program]int{},
 	}
 	defer func() {
 		if err != nil {
@@ -175,6 +176,9 @@ func (r *Runner) allocate(c *Config) (err error) {
 		return memoryError("scratch", back, err)
 	}
 	if err := r.openTop(c.MaxLogits); err != nil {
+		return err
+	}
+	if err := r.openBursts(c.MaxSeqs); err != nil {
 		return err
 	}
 	r.ids = make([]int32, c.MaxLogits)

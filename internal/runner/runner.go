@@ -27,6 +27,8 @@ const (
 	WantIDs          // the best token of each row, found on the device
 	WantTop          // the candidates of each row for a sampler, see StepTop
 	WantLogits       // all logits
+
+	wantNext // and the two after it: the token of each row, which goes on to the next step, by Choice
 )
 
 // Result is what a step read back. It is valid until the next step.
@@ -57,9 +59,13 @@ type Runner struct {
 
 	in     inputs
 	top    top
-	ids    []int32
-	out    []float32      // grows to the largest step that wanted logits
-	submit [2]gpu.Program // of the step under way
+	bursts bursts
+	clock  Clock
+	// dispatches are those of each program.
+	dispatches map[gpu.Program]int
+	ids        []int32
+	out        []float32      // grows to the largest step that wanted logits
+	submit     [2]gpu.Program // of the step under way
 }
 
 type headKey struct {
@@ -106,29 +112,29 @@ func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, er
 	if want == WantNothing {
 		// Nothing is read, but the wait keeps at most one step in flight and brings errors home to their step.
 		r.submit[0] = trunk
-		if err := r.dev.Submit(r.submit[:1]...); err != nil {
+		if err := r.submitAll(r.submit[:1], p.NumTokens, 1); err != nil {
 			return Result{}, err
 		}
-		return Result{}, r.dev.Wait(ctx)
+		return Result{}, r.wait(func() error { return r.dev.Wait(ctx) }, 0)
 	}
 	head, err := r.head(headKey{bucket(p.NumLogits, r.limits.MaxLogits), want})
 	if err != nil {
 		return Result{}, err
 	}
 	r.submit = [2]gpu.Program{trunk, head}
-	if err := r.dev.Submit(r.submit[:]...); err != nil {
+	if err := r.submitAll(r.submit[:], p.NumTokens, 1); err != nil {
 		return Result{}, err
 	}
 	if want == WantIDs {
 		ids := r.ids[:p.NumLogits]
-		return Result{IDs: ids}, r.dev.Read(ctx, r.idsBack, 0, gpu.Bytes(ids))
+		return Result{IDs: ids}, r.read(ctx, r.idsBack, gpu.Bytes(ids))
 	}
 	if want == WantTop {
 		rows, err := r.readTop(ctx, p.NumLogits)
 		return Result{Top: rows}, err
 	}
 	out := r.hostLogits(p.NumLogits)
-	return Result{Logits: out, Vocab: r.cfg.VocabSize}, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
+	return Result{Logits: out, Vocab: r.cfg.VocabSize}, r.read(ctx, r.logitsBack, gpu.Bytes(out))
 }
 
 // hostLogits is memory for rows rows of logits.
@@ -160,9 +166,10 @@ func (r *Runner) trunk(rows int) (gpu.Program, error) {
 	if p := programs[rows]; p != nil {
 		return p, nil
 	}
-	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), record(nil, ops(rows), rows))
+	cmds := record(nil, ops(rows), rows)
+	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), cmds)
 	if err == nil {
-		programs[rows] = p
+		programs[rows], r.dispatches[p] = p, dispatches(cmds)
 	}
 	return p, err
 }
@@ -177,6 +184,12 @@ func (r *Runner) head(key headKey) (gpu.Program, error) {
 	case WantIDs:
 		cmds = record(cmds, r.fwd.Pick, key.rows)
 		cmds = append(cmds, gpu.Command{CopySrc: r.fwd.IDs, CopyDst: r.idsBack, CopySize: int64(4 * key.rows)})
+	case wantNext + Want(ChooseBest):
+		cmds = record(cmds, r.fwd.PickNext, key.rows)
+	case wantNext + Want(ChooseDrawn):
+		cmds = record(cmds, r.fwd.DrawNext, key.rows)
+	case wantNext + Want(ChooseNuclei):
+		cmds = record(cmds, r.fwd.NucleusNext, key.rows)
 	case WantTop:
 		cmds = append(record(cmds, r.fwd.Select, key.rows), r.topCommands(key.rows)...)
 	default:
@@ -184,9 +197,18 @@ func (r *Runner) head(key headKey) (gpu.Program, error) {
 	}
 	p, err := r.dev.NewProgram(fmt.Sprintf("head of %d rows", key.rows), cmds)
 	if err == nil {
-		r.heads[key] = p
+		r.heads[key], r.dispatches[p] = p, dispatches(cmds)
 	}
 	return p, err
+}
+
+func dispatches(cmds []gpu.Command) (n int) {
+	for _, c := range cmds {
+		if c.Pipeline != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func record(cmds []gpu.Command, ops []kernels.Op, rows int) []gpu.Command {
@@ -198,7 +220,7 @@ func record(cmds []gpu.Command, ops []kernels.Op, rows int) []gpu.Command {
 
 // DispatchesPerToken counts the dispatches of a decode step of one sequence.
 func (r *Runner) DispatchesPerToken() int {
-	return len(record(record(record(nil, r.fwd.TrunkOf(1), 1), r.fwd.HeadOf(1), 1), r.fwd.Pick, 1))
+	return len(record(record(record(nil, r.fwd.TrunkOf(1), 1), r.fwd.HeadOf(1), 1), r.fwd.PickNext, 1))
 }
 
 // warmup runs the steps that come first for every user, so that what drivers build late is built before anyone waits: a
@@ -239,6 +261,7 @@ func (r *Runner) Close() {
 		r.weights.Release()
 	}
 	r.top.release()
+	r.bursts.release()
 	for _, b := range []gpu.Buffer{r.idsBack, r.logitsBack} {
 		if b != nil {
 			b.Release()

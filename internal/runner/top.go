@@ -58,11 +58,7 @@ func (r *Runner) StepTop(ctx context.Context, p *sched.Plan, draws []sample.Draw
 	}
 	r.top.draws = r.top.draws[:0]
 	for _, d := range draws {
-		race := uint32(0)
-		if d.Race {
-			race = 1
-		}
-		r.top.draws = append(r.top.draws, math.Float32bits(d.InvTemperature), race, uint32(d.Key), uint32(d.Key>>32))
+		r.top.draws = appendDraw(r.top.draws, d)
 	}
 	if len(draws) > 0 {
 		if err := r.dev.WriteBuffer(r.fwd.Draws, 0, gpu.Bytes(r.top.draws)); err != nil {
@@ -70,6 +66,15 @@ func (r *Runner) StepTop(ctx context.Context, p *sched.Plan, draws []sample.Draw
 		}
 	}
 	return r.Step(ctx, p, WantTop)
+}
+
+// appendDraw appends a draw as the kernels read it.
+func appendDraw(words []uint32, d sample.Draw) []uint32 {
+	race := uint32(0)
+	if d.Race {
+		race = 1
+	}
+	return append(words, math.Float32bits(d.InvTemperature), race, uint32(d.Key), uint32(d.Key>>32))
 }
 
 // topCommands copy the candidates of rows rows to where they are read back.
@@ -84,7 +89,7 @@ func (r *Runner) topCommands(rows int) []gpu.Command {
 func (r *Runner) readTop(ctx context.Context, rows int) ([]sample.Top, error) {
 	t, first := &r.top, 2*r.limits.MaxLogits // where candidates begin
 	words := t.words[:first+2*TopK*rows]
-	if err := r.dev.Read(ctx, t.back, 0, gpu.Bytes(words)); err != nil {
+	if err := r.read(ctx, t.back, gpu.Bytes(words)); err != nil {
 		return nil, err
 	}
 	for m := range rows {
@@ -123,5 +128,5 @@ func (r *Runner) ReadLogits(ctx context.Context, row int) ([]float32, error) {
 		return nil, err
 	}
 	out := r.hostLogits(1)
-	return out, r.dev.Read(ctx, r.logitsBack, 0, gpu.Bytes(out))
+	return out, r.read(ctx, r.logitsBack, gpu.Bytes(out))
 }

@@ -31,6 +31,9 @@ func (s *Scheduler) Check() error {
 			return fmt.Errorf("sched: sequence %s runs in state %d with %d of %d tokens computed in %d blocks",
 				q.ID, q.state, q.NumComputed, len(q.Tokens), len(q.Table))
 		}
+		if most := s.pool.NumBlocksFor(q.MaxTokens); len(q.Table) > most {
+			return fmt.Errorf("sched: sequence %s holds %d blocks and can need %d", q.ID, len(q.Table), most)
+		}
 		for _, b := range q.Table {
 			if refs[b]++; refs[b] == 1 {
 				used++

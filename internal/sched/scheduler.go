@@ -17,6 +17,9 @@
 //     its Add and M the largest MaxTokens, it is done after at most (3(n+MaxOvertakes)+1)M steps: between two events (one
 //     of these sequences is admitted, becomes overdue or is done) the first of those that run goes on undisturbed.
 //
+// Steps that go the same way for all that run can be computed several at once (Steady, Extend, Computed): while nobody
+// waits, and without that anybody gives way.
+//
 // The package knows no device and is used by one goroutine.
 package sched
 
@@ -77,6 +80,7 @@ type Scheduler struct {
 	running  []*Sequence // in order
 	arrivals uint64
 	plan     Plan // reused from step to step
+	ahead    bool // tables may have blocks that no computed token needs
 
 	preemptions, recomputed int64
 }
@@ -156,6 +160,7 @@ func (s *Scheduler) Stats() Stats {
 // Schedule plans the next step: first for the running sequences, then, if none of them had to give way, it admits waiting
 // ones. The plan is empty only when there are no sequences. A plan that fails is dropped by not calling Done.
 func (s *Scheduler) Schedule() *Plan {
+	s.giveBack()
 	p := &s.plan
 	*p = Plan{Chunks: p.Chunks[:0], Admitted: p.Admitted[:0], Preempted: p.Preempted[:0]}
 	for i, q := range s.running {
@@ -293,14 +298,19 @@ func (s *Scheduler) Done(p *Plan) {
 		if q.state != running {
 			continue
 		}
-		end := c.Start + len(c.Tokens)
 		if q.NumComputed != c.Start {
 			panic(fmt.Sprintf("BUG: sched: sequence %s has %d tokens computed, its chunk begins at %d", q.ID, q.NumComputed, c.Start))
 		}
-		q.NumComputed, q.LogitsFrom = end, max(q.LogitsFrom, end)
-		s.recomputed += int64(max(0, min(end, q.computed)-c.Start))
-		q.computed = max(q.computed, end)
-		size := s.pool.BlockSize()
-		s.pool.Register(&q.chain, q.Tokens, q.Table, c.Start/size, end/size)
+		s.book(q, c.Start+len(c.Tokens))
 	}
+}
+
+// book notes that a running sequence has end tokens computed.
+func (s *Scheduler) book(q *Sequence, end int) {
+	start := q.NumComputed
+	q.NumComputed, q.LogitsFrom = end, max(q.LogitsFrom, end)
+	s.recomputed += int64(max(0, min(end, q.computed)-start))
+	q.computed = max(q.computed, end)
+	size := s.pool.BlockSize()
+	s.pool.Register(&q.chain, q.Tokens, q.Table, start/size, end/size)
 }

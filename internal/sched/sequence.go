@@ -17,7 +17,7 @@ type Sequence struct {
 	// The scheduler's own, for others to read.
 
 	NumComputed int           // tokens whose K and V are in the blocks of Table
-	Table       kvcache.Table // blocks held, for NumComputed and the chunk that is planned; empty while waiting
+	Table       kvcache.Table // blocks held, for NumComputed and the chunk that is planned, or see Extend; empty while waiting
 	NumCached   int           // tokens that the prefix cache had when the sequence was first admitted
 	Preemptions int           // how often it had to give its blocks back
 

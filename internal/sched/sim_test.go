@@ -28,6 +28,7 @@ type sim struct {
 	next  int // for names
 
 	finished, cached int
+	bursts, short    int // steps computed ahead; bursts that the pool had no room for
 }
 
 // client is what the simulation knows about a sequence.
@@ -133,25 +134,31 @@ func (m *sim) step(fail bool, abort int) {
 	m.s.Done(p)
 	m.check()
 	for _, c := range slices.Clone(p.Chunks) {
-		q := m.seqs[c.Seq]
-		if q == nil || q.at < len(q.Tokens) {
-			continue
-		}
-		id := int32(q.prints[len(q.prints)-1] % 3)
-		q.Tokens = append(q.Tokens, id)
-		q.push(id)
-		if len(q.Tokens) == q.MaxTokens {
-			if computed := q.total + q.NumCached; q.Preemptions == 0 && computed != len(q.Tokens)-1 {
-				m.t.Fatalf("%s computed %d tokens and found %d of %d", q.ID, q.total, q.NumCached, len(q.Tokens)-1)
-			}
-			if m.steps > q.due {
-				m.t.Fatalf("%s was done in step %d, promised for %d", q.ID, m.steps, q.due)
-			}
-			m.finished++
-			m.remove(q)
+		if q := m.seqs[c.Seq]; q != nil && q.at == len(q.Tokens) {
+			m.answer(q)
 		}
 	}
 }
+
+// answer gives a sequence the token that follows its last, and takes it out if it is full.
+func (m *sim) answer(q *client) {
+	id := q.nextToken()
+	q.Tokens = append(q.Tokens, id)
+	q.push(id)
+	if len(q.Tokens) < q.MaxTokens {
+		return
+	}
+	if computed := q.total + q.NumCached; q.Preemptions == 0 && computed != len(q.Tokens)-1 {
+		m.t.Fatalf("%s computed %d tokens and found %d of %d", q.ID, q.total, q.NumCached, len(q.Tokens)-1)
+	}
+	if m.steps > q.due {
+		m.t.Fatalf("%s was done in step %d, promised for %d", q.ID, m.steps, q.due)
+	}
+	m.finished++
+	m.remove(q)
+}
+
+func (c *client) nextToken() int32 { return int32(c.prints[len(c.prints)-1] % 3) }
 
 // checkPlan looks at a plan as a whole.
 func (m *sim) checkPlan(p *Plan) {
@@ -283,6 +290,8 @@ func play(t testing.TB, data []byte) *sim {
 			m.step(true, -1)
 		case op == 14 && len(m.live) > 0:
 			m.step(false, next(len(m.live)))
+		case op > 24:
+			m.burst(1+next(12), next)
 		case op == 13:
 			if held := m.pool.NumFree() < m.pool.NumBlocks(); m.pool.Reset() == held {
 				t.Fatalf("Reset with blocks held %v did the wrong thing", held)
@@ -310,7 +319,7 @@ func play(t testing.TB, data []byte) *sim {
 
 func TestRandomSchedules(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	var finished, hits, evicted, preempted, again int
+	var finished, hits, evicted, preempted, again, ahead, short int
 	for range 500 {
 		data := make([]byte, 200+r.IntN(600))
 		for i := range data {
@@ -322,9 +331,11 @@ func TestRandomSchedules(t *testing.T) {
 		evicted += int(m.pool.Stats().Evictions)
 		preempted += int(m.s.Stats().Preemptions)
 		again += int(m.s.Stats().Recomputed)
+		ahead, short = ahead+m.bursts, short+m.short
 	}
-	t.Logf("%d sequences done, %d tokens found, %d blocks evicted, %d preemptions, %d tokens computed again", finished, hits, evicted, preempted, again)
-	if finished < 3000 || hits < 5000 || evicted < 1000 || preempted < 500 || again < 500 {
+	t.Logf("%d sequences done, %d tokens found, %d blocks evicted, %d preemptions, %d tokens computed again, %d steps ahead, no room ahead %d times",
+		finished, hits, evicted, preempted, again, ahead, short)
+	if finished < 3000 || hits < 5000 || evicted < 1000 || preempted < 500 || again < 500 || ahead < 1000 || short < 100 {
 		t.Error("the schedules do not reach enough")
 	}
 }

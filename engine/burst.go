@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pagelight/pagelight/internal/runner"
+	"github.com/pagelight/pagelight/internal/sample"
+	"github.com/pagelight/pagelight/internal/sched"
+)
+
+// While every answer has just its last token to compute and nobody waits, the device goes on by itself: it chooses the tokens and feeds
+// them back, several steps in a submission and the next submission on its way before the last one is read (docs/adr/0034-bursts.md).
+// What the host alone can do ends that: somebody comes or goes, or the device cannot tell which token to choose.
+
+// burstTime bounds a burst: that long a new request waits for each burst under way, and a reader for the tokens of one.
+const burstTime = 8 * time.Millisecond
+
+// nativeFlights is how many bursts are under way natively. In a browser, where the end of work is noticed later, there is one more.
+const nativeFlights = 2
+
+// bursts is what the loop knows of steps that follow each other on the device.
+type bursts struct {
+	most    int // steps of a burst; less than 2 turns bursts off
+	flights int // bursts under way at most
+
+	stepTime time.Duration // of the last ordinary step or burst of decoding, for each step
+	rows     []runner.BurstRow
+	stalled  []bool      // by row: the device could not decide
+	at       []time.Time // when the steps of a burst were done, as far as that is known
+}
+
+// burst has the device go on from a plan as long as nothing else is to be done. It reports false when the plan is to be computed
+// as a single step.
+func (l *loop) burst(plan *sched.Plan) (done bool, err error) {
+	b := &l.bursts
+	if b.most < 2 || b.stepTime == 0 || 2*b.stepTime > burstTime || !l.sched.Steady() {
+		return false, nil
+	}
+	choice, ok := l.burstRows(plan)
+	if !ok || !l.sched.Extend(2) {
+		return false, nil
+	}
+	if err := l.exec.Begin(plan, b.rows, choice); err != nil {
+		return true, err
+	}
+	f := fleet{l: l, plan: plan, drawn: choice != runner.ChooseBest, last: time.Now(), left: b.rows[0].Left}
+	for _, row := range b.rows {
+		f.left = max(f.left, row.Left)
+	}
+	start := f.last
+	for _, c := range plan.Chunks {
+		if j := l.jobs[c.Seq]; j.started.IsZero() {
+			j.started = start
+		}
+	}
+	err = f.fly()
+	if err == nil {
+		err = l.decide(plan, f.drawn)
+	}
+	return true, err
+}
+
+// burstRows describes the rows of a plan, or says that one of them needs the host for each token.
+func (l *loop) burstRows(plan *sched.Plan) (choice runner.Choice, ok bool) {
+	b := &l.bursts
+	b.rows, b.stalled = b.rows[:0], b.stalled[:0]
+	for _, c := range plan.Chunks {
+		j := l.jobs[c.Seq]
+		if j.seesLogits() || j.promptOnly {
+			return 0, false
+		}
+		d, ok := j.sampler.Device()
+		if !ok || d.Adjusts {
+			return 0, false
+		}
+		switch {
+		case d.InvTemperature == 0:
+		case !l.topOnDevice:
+			return 0, false
+		case d.TopP < 1:
+			choice = runner.ChooseNuclei
+		default:
+			choice = max(choice, runner.ChooseDrawn)
+		}
+		b.rows = append(b.rows, runner.BurstRow{Left: j.maxNew - j.generated(), Stops: j.ends, Draw: d})
+		b.stalled = append(b.stalled, false)
+	}
+	return choice, true
+}
+
+// fleet is a series of bursts of one plan.
+type fleet struct {
+	l     *loop
+	plan  *sched.Plan
+	drawn bool // rather than all greedy
+	left  int  // most steps that a row may still want
+
+	under   int  // bursts under way
+	steps   int  // of them
+	length  int  // of the last burst that was submitted
+	changed bool // no more bursts: what is under way is collected
+
+	last time.Time // when the last burst came back, or the first began
+}
+
+func (f *fleet) fly() error {
+	l := f.l
+	for {
+		for !f.changed && f.under < l.bursts.flights {
+			if n := f.next(); n == 0 {
+				f.changed = true
+			} else if err := l.exec.Burst(f.plan, n); err != nil {
+				f.abandon()
+				return err
+			} else {
+				f.under, f.steps, f.left, f.length = f.under+1, f.steps+n, f.left-n, n
+			}
+		}
+		if f.under == 0 {
+			return nil
+		}
+		burst, err := l.exec.Collect(context.Background())
+		f.under--
+		if err != nil {
+			f.abandon()
+			return err
+		}
+		f.steps -= burst.Steps
+		f.land(burst)
+		f.look()
+		l.publish(false)
+	}
+}
+
+// next is how many steps the next burst has, 0 for none: twice as many as the last, so that a first word does not wait for a dozen.
+func (f *fleet) next() int {
+	b := &f.l.bursts
+	n := min(max(1, 2*f.length), b.most, f.l.exec.Room(), f.left, max(1, int(burstTime/max(b.stepTime, 1))))
+	for ; n > 0; n /= 2 {
+		if f.l.sched.Extend(f.steps + n) {
+			return n
+		}
+	}
+	return 0
+}
+
+// abandon collects what is under way for nobody, so that the device is free for what comes.
+func (f *fleet) abandon() {
+	for ; f.under > 0; f.under-- {
+		_, _ = f.l.exec.Collect(context.Background()) // the first error has been told
+	}
+}
+
+// look sees whether something waits for the loop.
+func (f *fleet) look() {
+	l := f.l
+	select {
+	case jobs := <-l.inbox:
+		l.admit(jobs)
+		f.changed = true
+	case <-l.quit:
+		f.changed = true
+	default:
+	}
+	before := len(l.jobs)
+	l.dropCancelled()
+	if len(l.jobs) < before {
+		f.changed = true
+	}
+}
+
+// land books a burst and hands out its tokens. Time is shared out evenly among its steps.
+func (f *fleet) land(burst runner.Burst) {
+	l, now := f.l, time.Now()
+	took := now.Sub(f.last) / time.Duration(burst.Steps)
+	for s := range burst.Steps {
+		rec := StepRecord{Took: took}
+		at := f.last.Add(took * time.Duration(s+1))
+		for row, c := range f.plan.Chunks {
+			f.token(c.Seq, row, burst.At(s, row), at, &rec)
+		}
+		if rec.Tokens > 0 && l.observer != nil {
+			l.observer.Step(rec)
+		}
+		l.meter.decoded(rec.Tokens, took)
+	}
+	l.bursts.stepTime, f.last = took, now
+}
+
+// token gives a row what a step has found for it.
+func (f *fleet) token(q *sched.Sequence, row int, id int32, at time.Time, rec *StepRecord) {
+	l := f.l
+	j := l.jobs[q]
+	switch {
+	case j == nil, l.bursts.stalled[row]:
+		f.changed = true // it has ended, or waits for the others
+		return
+	case id == runner.Undecided:
+		l.bursts.stalled[row], f.changed = true, true
+		return
+	case id == runner.NaN:
+		l.fail(q, fmt.Errorf("engine: after %d tokens: %w", len(q.Tokens), sample.ErrNaN))
+		f.changed = true
+		return
+	case id == runner.NoToken:
+		panic(fmt.Sprintf("BUG: engine: the device ended answer %s after %d tokens, which goes on", q.ID, len(q.Tokens)))
+	}
+	if f.drawn {
+		j.sampler.Skip(1)
+	}
+	l.booked(j, q, rec)
+	if reason := l.accept(j, id, nil, at, rec); reason != "" {
+		l.end(q, reason, nil)
+		f.changed = true
+	}
+}
+
+// booked takes into account that a row's last token is computed.
+func (l *loop) booked(j *job, q *sched.Sequence, rec *StepRecord) {
+	l.sched.Computed(q, 1)
+	rec.Tokens++
+	rec.Seqs++
+	fresh := j.countPrompt(q.NumComputed)
+	rec.PromptTokens += fresh
+	l.meter.prompt += int64(fresh)
+}
+
+// decide chooses for the rows that the device left to the host. Their last token was computed, and its logits are there.
+func (l *loop) decide(plan *sched.Plan, drawn bool) error {
+	for row, c := range plan.Chunks {
+		j := l.jobs[c.Seq]
+		if j == nil || !l.bursts.stalled[row] {
+			continue
+		}
+		logits, err := l.exec.ReadLogits(context.Background(), row)
+		if err != nil {
+			return err
+		}
+		id, err := j.sampler.Sample(logits)
+		if err != nil {
+			l.fail(c.Seq, fmt.Errorf("engine: after %d tokens: %w", len(c.Seq.Tokens), err))
+			continue
+		}
+		var rec StepRecord
+		l.booked(j, c.Seq, &rec)
+		reason := l.accept(j, id, nil, time.Now(), &rec)
+		if l.observer != nil {
+			l.observer.Step(rec)
+		}
+		if reason != "" {
+			l.end(c.Seq, reason, nil)
+		}
+	}
+	return nil
+}
