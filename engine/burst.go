@@ -27,8 +27,7 @@ type bursts struct {
 
 	stepTime time.Duration // of the last ordinary step or burst of decoding, for each step
 	rows     []runner.BurstRow
-	stalled  []bool      // by row: the device could not decide
-	at       []time.Time // when the steps of a burst were done, as far as that is known
+	stalled  []bool // by row: the device could not decide
 }
 
 // burst has the device go on from a plan as long as nothing else is to be done. It reports false when the plan is to be computed

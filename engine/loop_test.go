@@ -45,11 +45,17 @@ type fakeExec struct {
 // stepsOnly is the part of an executor that loops without bursts do not call.
 type stepsOnly struct{}
 
-func (stepsOnly) Begin(*sched.Plan, []runner.BurstRow, runner.Choice) error { panic("not for bursts") }
-func (stepsOnly) Room() int                                                 { panic("not for bursts") }
-func (stepsOnly) Burst(*sched.Plan, int) error                              { panic("not for bursts") }
-func (stepsOnly) Collect(context.Context) (runner.Burst, error)             { panic("not for bursts") }
-func (stepsOnly) Clock() runner.Clock                                       { return runner.Clock{} }
+func (stepsOnly) Begin(*sched.Plan, []runner.BurstRow, runner.Choice) error {
+	panic("BUG: a burst")
+}
+
+func (stepsOnly) Room() int                    { return 0 }
+func (stepsOnly) Burst(*sched.Plan, int) error { panic("BUG: a burst") }
+func (stepsOnly) Clock() runner.Clock          { return runner.Clock{} }
+
+func (stepsOnly) Collect(context.Context) (runner.Burst, error) {
+	panic("BUG: a burst")
+}
 
 // fakeRow is a row of bursts.
 type fakeRow struct {
