@@ -37,6 +37,7 @@ type fakeExec struct {
 	reads  int     // calls of ReadLogits
 	ids    []int32 // of the last step's rows
 
+	nan     int32 // a row of a burst that would choose this id has a NaN
 	rows    []fakeRow
 	flights []runner.Burst
 	bursts  int
@@ -147,6 +148,10 @@ func (f *fakeExec) Burst(p *sched.Plan, steps int) error {
 			}
 			if f.unsure && r.pos%3 == 0 {
 				ids, r.Left = append(ids, kernels.Undecided), 0
+				continue
+			}
+			if f.nan > 0 && r.last+1 == f.nan {
+				ids, r.Left = append(ids, kernels.NoID), 0
 				continue
 			}
 			r.last, r.pos, r.Left = (r.last+1)%fakeVocab, r.pos+1, r.Left-1
