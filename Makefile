@@ -9,7 +9,7 @@ SOURCES := $(shell find cmd engine host internal wasm wgsl -name '*.go' -o -name
 PAGE := $(shell find static -type f -not -path 'static/dist/*')
 ADDR ?= --host 127.0.0.1 --port 8080
 MODEL ?= builtin
-# wgpu29 or wgpu17 links another version of the WebGPU library (docs/adr/0033-bindings.md). "make clean" before a change of it.
+# wgpu29 or wgpu17 links another version of the WebGPU library (docs/adr/0038-bindings.md). "make clean" before a change of it.
 TAGS ?=
 
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
