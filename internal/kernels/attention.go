@@ -59,7 +59,7 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 }
 
 // attnBuckets are the numbers of rows up to which one kernel serves; more rows have one more.
-var attnBuckets = []int{4, 16, 64, 128}
+var attnBuckets = []int{4, 16, 64, 128, 256}
 
 // attnChoice gives the dispatches of a bucket.
 func (s *Set) attnChoice(a *AttentionArgs) (func(rows int) []*dispatch, error) {

@@ -106,7 +106,7 @@ func TuningFor(info gpu.Info) Tuning {
 		uniform := info.Vendor == "mesa"
 		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 33, GroupPairs: 4, PrefillRows: 129, Workgroups: 1024, Fuse: true}
+	return Tuning{MatmulRows: 33, GroupPairs: 4, PrefillRows: 257, Workgroups: 1024, Fuse: true}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.
