@@ -138,7 +138,8 @@ func (f *fleet) next() int {
 	b := &f.l.bursts
 	n := min(max(1, 2*f.length), b.most, f.l.exec.Room(), f.left, max(1, int(burstTime/max(b.stepTime, 1))))
 	for ; n > 0; n /= 2 {
-		if f.l.sched.Extend(f.steps + n) {
+		// The last step finds the place of the token after it, which the next burst computes.
+		if f.l.sched.Extend(f.steps + n + 1) {
 			return n
 		}
 	}
