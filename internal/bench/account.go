@@ -127,7 +127,11 @@ func (m *measurement) tokenOf(t *Test, p *Profile) *Token {
 	} else {
 		part("the device", p.StepUS, "the step by itself: "+p.Note)
 	}
-	part("beyond the device", left, "what encoding, reading back, choosing and handing out cost that the device does not hide")
+	note := "what the device does not hide of the host's work"
+	if s := t.Stages; s != nil {
+		note += fmt.Sprintf("; as the host sees a token: %.1f us encoding, %.1f waiting and reading back, %.1f else", s.EncodeUS, s.WaitUS, s.HostUS)
+	}
+	part("beyond the device", left, note)
 	return a
 }
 

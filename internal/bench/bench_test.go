@@ -77,6 +77,9 @@ func TestRunMeasuresWhatWasAskedFor(t *testing.T) {
 	for _, x := range run.Tests {
 		names = append(names, x.Name)
 		s := x.Speed
+		if g := x.Stages; g == nil || g.Dispatches < 30 || g.Submits <= 0 || g.ReadBacks <= 0 || g.BytesRead < 1 {
+			t.Errorf("%s: stages %+v", x.Name, g)
+		}
 		if len(s.Samples) != 2 || s.Min <= 0 || s.Min > s.Median || s.Median > s.Max || x.LatencyMS <= 0 {
 			t.Errorf("%s: %+v, %g ms", x.Name, s, x.LatencyMS)
 		}
@@ -310,12 +313,42 @@ func TestHistoryCountsFullSteps(t *testing.T) {
 	if tokens, steps, took := h.window(); tokens != 15 || steps != 5 || took < 0 {
 		t.Errorf("%d tokens in %d steps and %v", tokens, steps, took)
 	}
-	if h.ahead != 2 {
-		t.Errorf("early answers were %d tokens ahead, want 2", h.ahead)
+	if ahead := h.begin(3); ahead != 2 {
+		t.Errorf("early answers were %d tokens ahead, want 2", ahead)
 	}
-	h.begin(2)
-	if tokens, _, _ := h.window(); tokens != 0 || h.ahead != 0 {
-		t.Errorf("another test begins with %d tokens, %d ahead", tokens, h.ahead)
+	if ahead := h.begin(2); ahead != 0 {
+		t.Errorf("another test begins %d ahead", ahead)
+	}
+	if tokens, _, _ := h.window(); tokens != 0 {
+		t.Errorf("another test begins with %d tokens", tokens)
+	}
+}
+
+// TestHistoryEndsWithinABurst: the four steps of a burst are told of at once, and an answer ended with the second.
+func TestHistoryEndsWithinABurst(t *testing.T) {
+	at := time.Now()
+	ms := time.Millisecond
+	h := history{rows: 2, steps: []moment{
+		{at: at, full: true}, {at.Add(3 * ms), 3 * ms, 2, true},
+		{at.Add(11 * ms), 2 * ms, 2, true}, {at.Add(11 * ms), 2 * ms, 2, true}, {at.Add(11 * ms), 2 * ms, 1, false}, {at.Add(11 * ms), 2 * ms, 1, false},
+		{at.Add(15 * ms), 4 * ms, 1, false},
+	}}
+	if tokens, steps, took := h.window(); tokens != 6 || steps != 3 || took != 7*ms {
+		t.Errorf("%d tokens in %d steps and %v, want 6, 3 and 7ms", tokens, steps, took)
+	}
+}
+
+// TestStages: three runs of which each has 10 steps of an answer after 2 of its prompt.
+func TestStages(t *testing.T) {
+	clock := func(n, prompts int64) engine.Clock {
+		return engine.Clock{
+			Steps: 10*n + 2*prompts, Dispatches: 500*n + 300*prompts, Submits: 5*n + 2*prompts, ReadBacks: 5*n + prompts, ReadBytes: 40*n + 4*prompts,
+			Encode: time.Duration(20*n+7*prompts) * time.Microsecond, Wait: time.Duration(60*n+100*prompts) * time.Microsecond,
+		}
+	}
+	want := Stages{EncodeUS: 2, WaitUS: 6, HostUS: 1, Dispatches: 50, Submits: 0.5, ReadBacks: 0.5, BytesRead: 4}
+	if s := stages(clock(1, 1), clock(4, 4), clock(4, 5), 3, 0.009); s == nil || *s != want {
+		t.Errorf("%+v, want %+v", s, want)
 	}
 }
 

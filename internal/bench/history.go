@@ -12,26 +12,28 @@ type history struct {
 	mu     sync.Mutex
 	rows   int // answers of the test under way
 	firsts int // of these, have their first token
-	ended  int
-	steps  []moment // since all have it, until the first has ended
-	early  int      // steps in which some, but not all, had it
-	ahead  int      // the most of early that a test has had
+	steps  []moment
+	early  int // steps in which some, but not all, had it
+	ahead  int // the most of early that a test has had
 }
 
-// moment is the end of a step.
+// moment is when a step, in which all answers have their first token, was told of.
 type moment struct {
 	at     time.Time
+	took   time.Duration
 	tokens int
+	full   bool // all answers were in it
 }
 
-// begin starts a test of n answers.
-func (h *history) begin(n int) {
+// begin starts a test of n answers and says how many tokens the first were ahead of the last in the tests of n before.
+func (h *history) begin(n int) (ahead int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n != h.rows {
 		h.ahead = 0
 	}
-	h.rows, h.firsts, h.ended, h.steps, h.early = n, 0, 0, h.steps[:0], 0
+	h.rows, h.firsts, h.steps, h.early = n, 0, h.steps[:0], 0
+	return h.ahead
 }
 
 // Step implements engine.Observer.
@@ -41,11 +43,11 @@ func (h *history) Step(r engine.StepRecord) {
 	began := h.firsts == h.rows
 	h.firsts += len(r.FirstTokens)
 	switch {
-	case began && r.Seqs == h.rows:
-		h.steps = append(h.steps, moment{time.Now(), r.GeneratedTokens})
-	case h.firsts == h.rows && !began:
-		h.steps = append(h.steps, moment{time.Now(), 0}) // where counting begins
-	case h.firsts > 0 && !began:
+	case began:
+		h.steps = append(h.steps, moment{time.Now(), r.Took, r.GeneratedTokens, r.Seqs == h.rows})
+	case h.firsts == h.rows:
+		h.steps = append(h.steps, moment{at: time.Now(), full: true}) // where counting begins
+	case h.firsts > 0:
 		h.early += (r.GeneratedTokens + h.firsts - 1) / h.firsts
 	}
 }
@@ -53,17 +55,29 @@ func (h *history) Step(r engine.StepRecord) {
 // Done implements engine.Observer.
 func (h *history) Done(engine.AnswerRecord) {}
 
-// window gives the tokens that all answers together had from when all had their first one, the steps that these took, and the
-// time.
+// window gives the tokens that all answers together had from when all had their first one until one of them was complete, the steps
+// that these took, and the time.
 func (h *history) window() (tokens, steps int, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ahead = max(h.ahead, h.early)
-	if len(h.steps) < 2 {
+	n := 0
+	for n < len(h.steps) && h.steps[n].full {
+		tokens += h.steps[n].tokens
+		n++
+	}
+	if n < 2 {
 		return 0, 0, 0
 	}
-	for _, s := range h.steps {
-		tokens += s.tokens
+	// The steps of a burst are told of together, when all of them are done; what they took is shared out evenly. The last full step
+	// may not be the last of its burst.
+	last := h.steps[n-1]
+	end := last.at
+	for _, s := range h.steps[n:] {
+		if s.at.Sub(last.at) > s.took/2 {
+			break
+		}
+		end = end.Add(-s.took)
 	}
-	return tokens, (tokens + h.rows - 1) / h.rows, h.steps[len(h.steps)-1].at.Sub(h.steps[0].at)
+	return tokens, (tokens + h.rows - 1) / h.rows, end.Sub(h.steps[0].at)
 }

@@ -154,8 +154,12 @@ func (m *measurement) askAll(ctx context.Context, prompts [][]int32, n int) ([][
 func (m *measurement) tests(ctx context.Context, list []test) error {
 	for _, t := range list {
 		var speeds, latencies []float64
+		var before engine.Clock
 		for i := -1; i < m.o.Repetitions; i++ { // the first run is for what is made when it is first needed
 			m.o.tell("%s, KV %s: %s", t.Name, m.run.KV, progress(i, m.o.Repetitions))
+			if i == 0 {
+				before = m.eng.Stats().Clock
+			}
 			speed, latency, err := t.run(ctx, &t.Test)
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)
@@ -167,7 +171,19 @@ func (m *measurement) tests(ctx context.Context, list []test) error {
 				speeds, latencies = append(speeds, speed), append(latencies, 1e3*latency.Seconds())
 			}
 		}
+		all := m.eng.Stats().Clock
 		t.Speed, t.LatencyMS = spread(speeds), spread(latencies).Median
+		if t.Kind != KindPrefill { // answers alone: without what their prompts took
+			if _, err := m.askAll(ctx, m.prompts(&t.Test), 1); err != nil {
+				return fmt.Errorf("%s: %w", t.Name, err)
+			}
+			once := m.eng.Stats().Clock
+			t.Stages = stages(before, all, once, m.o.Repetitions, t.LatencyMS)
+		} else {
+			t.Stages = stages(before, all, all, m.o.Repetitions, t.LatencyMS)
+			perPrompt := float64(all.Steps-before.Steps) / float64(m.o.Repetitions)
+			t.Stages.scale(perPrompt, t.LatencyMS)
+		}
 		m.run.Tests = append(m.run.Tests, t.Test)
 	}
 	return nil
@@ -180,58 +196,77 @@ func progress(i, n int) string {
 	return fmt.Sprintf("run %d of %d", i+1, n)
 }
 
+// prompts are those of a test. Known cases are among them as far as they fit.
+func (m *measurement) prompts(t *Test) [][]int32 {
+	vocab := tokens(m.eng)
+	switch t.Kind {
+	case KindPrefill:
+		return [][]int32{prompt(t.Name, t.Prompt, vocab)}
+	case KindDecode:
+		n := max(t.Depth, 1)
+		if a := m.caseOfLength(n); a != nil {
+			return [][]int32{a.Prompt}
+		}
+		return [][]int32{prompt(t.Name, n, vocab)}
+	}
+	known, rows := m.casesOf(t), make([][]int32, t.Batch)
+	for i := range rows {
+		if i < len(known) {
+			rows[i] = known[i].Prompt
+		} else {
+			rows[i] = prompt(fmt.Sprintf("row %d", i), BatchPrompt, vocab)
+		}
+	}
+	return rows
+}
+
+func (m *measurement) caseOfLength(n int) *Answer {
+	for i := range m.cases {
+		if len(m.cases[i].Prompt) == n {
+			return &m.cases[i]
+		}
+	}
+	return nil
+}
+
+// casesOf are the cases among the rows of a test of many answers: the longest ones that are no longer than its prompts.
+func (m *measurement) casesOf(t *Test) (known []*Answer) {
+	for i := range m.cases {
+		if len(m.cases[i].Prompt) <= BatchPrompt {
+			known = append(known, &m.cases[i])
+		}
+	}
+	return known[max(0, len(known)-t.Batch):]
+}
+
 // prefill computes a prompt and its first token.
 func (m *measurement) prefill(ctx context.Context, t *Test) (float64, time.Duration, error) {
-	_, took, err := m.ask(ctx, prompt(t.Name, t.Prompt, tokens(m.eng)), 1)
+	_, took, err := m.ask(ctx, m.prompts(t)[0], 1)
 	return float64(t.Prompt) / took.FirstToken.Seconds(), took.FirstToken, err
 }
 
 // decode computes an answer after a prompt of the test's depth, at least one token; its first token belongs to the prompt.
 func (m *measurement) decode(ctx context.Context, t *Test) (float64, time.Duration, error) {
-	n := max(t.Depth, 1)
-	ids, known := prompt(t.Name, n, tokens(m.eng)), (*Answer)(nil)
-	for i := range m.cases {
-		if len(m.cases[i].Prompt) == n {
-			known = &m.cases[i]
-			ids = known.Prompt
-		}
-	}
-	got, took, err := m.ask(ctx, ids, t.Gen+1)
+	got, took, err := m.ask(ctx, m.prompts(t)[0], t.Gen+1)
 	if err == nil && len(got) != t.Gen+1 {
 		err = fmt.Errorf("%d tokens came, %d were asked for", len(got), t.Gen+1)
 	}
-	if err == nil && known != nil {
+	if known := m.caseOfLength(max(t.Depth, 1)); err == nil && known != nil {
 		m.compare(t.Name, known, got)
 	}
 	return float64(t.Gen) / took.Decode.Seconds(), took.Decode / time.Duration(t.Gen), err
 }
 
 // batch computes many answers at once and counts the tokens from when all have their first one until the first of them ends:
-// then all are at work in every step. Known cases are among the rows as far as they fit; the others have prompts of their own.
+// then all are at work in every step.
 func (m *measurement) batch(ctx context.Context, t *Test) (float64, time.Duration, error) {
-	rows := make([][]int32, t.Batch)
-	var known []*Answer
-	for i := range m.cases {
-		if len(m.cases[i].Prompt) <= BatchPrompt {
-			known = append(known, &m.cases[i])
-		}
-	}
-	known = known[max(0, len(known)-t.Batch):] // the longest ones
-	for i := range rows {
-		if i < len(known) {
-			rows[i] = known[i].Prompt
-		} else {
-			rows[i] = prompt(fmt.Sprintf("row %d", i), BatchPrompt, tokens(m.eng))
-		}
-	}
 	// Answers that start early are ahead of the others when these begin, which is how much longer they all have to be.
-	ahead, room := m.past.ahead, m.eng.Info().MaxModelLen-BatchPrompt
-	m.past.begin(t.Batch)
-	got, err := m.askAll(ctx, rows, min(1+BatchGen+ahead, room))
+	ahead, room := m.past.begin(t.Batch), m.eng.Info().MaxModelLen-BatchPrompt
+	got, err := m.askAll(ctx, m.prompts(t), min(1+BatchGen+ahead, room))
 	if err != nil {
 		return 0, 0, err
 	}
-	for i, a := range known {
+	for i, a := range m.casesOf(t) {
 		m.compare(t.Name, a, got[i])
 	}
 	n, steps, took := m.past.window()

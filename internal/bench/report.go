@@ -124,8 +124,9 @@ type Speed struct {
 	Samples []float64 `json:"samples"`
 }
 
-// Stages says where the time of a token, over all repetitions, went as the host sees it, and what it took. Encoding, waiting and
-// the rest follow each other, so that they add up to the time of a token.
+// Stages says where the time of a step (of a whole prompt in tests of prompts) went as the host sees it, and what it took, on average
+// of all runs. Encoding, waiting and the rest follow each other, so that they add up to the test's latency; while the device works
+// the host encodes what comes next, so waiting is not all that the device does.
 type Stages struct {
 	EncodeUS   float64 `json:"encode_us"` // writing inputs, encoding and submitting
 	WaitUS     float64 `json:"wait_us"`   // waiting for the device and reading back

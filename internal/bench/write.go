@@ -114,6 +114,16 @@ func (run *Run) markdown(b *strings.Builder) {
 		}
 		row(b, k.Setting, k.Case, strconv.Itoa(k.Prompt), strconv.Itoa(k.Answers), strconv.Itoa(k.Compared), wrong)
 	}
+	if len(run.Tests) > 0 {
+		b.WriteString("\n### A step as the host sees it (a prompt, in pp)\n\n")
+		table(b, "test|us|encode:|wait, read back:|else:|dispatches:|submits:|read-backs:|bytes read:")
+		for _, t := range run.Tests {
+			if s := t.Stages; s != nil {
+				row(b, t.Name, fmt.Sprintf("%.1f", 1e3*t.LatencyMS), fmt.Sprintf("%.1f", s.EncodeUS), fmt.Sprintf("%.1f", s.WaitUS), fmt.Sprintf("%.1f", s.HostUS),
+					fmt.Sprintf("%.1f", s.Dispatches), fmt.Sprintf("%.3f", s.Submits), fmt.Sprintf("%.3f", s.ReadBacks), fmt.Sprintf("%.0f", s.BytesRead))
+			}
+		}
+	}
 	if t := run.Token; t != nil {
 		fmt.Fprintf(b, "\n### Where each microsecond of a token goes (%s)\n\n", t.Test)
 		table(b, "what|us:|how")
