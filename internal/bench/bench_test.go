@@ -50,7 +50,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 // open opens the tiny model on the processor as b wants it, with a weight broken if one is named.
 func open(t *testing.T, b *Bench, kv engine.KVType, breaks string) *engine.Engine {
 	t.Helper()
-	var src weights.Source = must(weights.OpenDir(tiny))(t)
+	src := must(weights.OpenDir(tiny))(t)
 	if breaks != "" {
 		src = broken{src, breaks}
 	}
@@ -329,8 +329,12 @@ func TestHistoryEndsWithinABurst(t *testing.T) {
 	at := time.Now()
 	ms := time.Millisecond
 	h := history{rows: 2, steps: []moment{
-		{at: at, full: true}, {at.Add(3 * ms), 3 * ms, 2, true},
-		{at.Add(11 * ms), 2 * ms, 2, true}, {at.Add(11 * ms), 2 * ms, 2, true}, {at.Add(11 * ms), 2 * ms, 1, false}, {at.Add(11 * ms), 2 * ms, 1, false},
+		{at: at, full: true},
+		{at.Add(3 * ms), 3 * ms, 2, true},
+		{at.Add(11 * ms), 2 * ms, 2, true},
+		{at.Add(11 * ms), 2 * ms, 2, true},
+		{at.Add(11 * ms), 2 * ms, 1, false},
+		{at.Add(11 * ms), 2 * ms, 1, false},
 		{at.Add(15 * ms), 4 * ms, 1, false},
 	}}
 	if tokens, steps, took := h.window(); tokens != 6 || steps != 3 || took != 7*ms {
