@@ -114,7 +114,7 @@ func (f *fleet) fly() error {
 				f.abandon()
 				return err
 			} else {
-				f.under, f.steps, f.left, f.length = f.under+1, f.steps+n, f.left-n, n
+				f.under, f.steps, f.left, f.length = f.under+1, f.steps+n, f.left-n, max(f.length, n)
 			}
 		}
 		if f.under == 0 {
@@ -133,7 +133,7 @@ func (f *fleet) fly() error {
 	}
 }
 
-// next is how many steps the next burst has, 0 for none: twice as many as the last, so that a first word does not wait for a dozen.
+// next is how many steps the next burst has, 0 for none: twice as many as before, so that a first word does not wait for a dozen.
 func (f *fleet) next() int {
 	b := &f.l.bursts
 	n := min(max(1, 2*f.length), b.most, f.l.exec.Room(), f.left, max(1, int(burstTime/max(b.stepTime, 1))))
