@@ -98,7 +98,7 @@ type fleet struct {
 
 	under   int  // bursts under way
 	steps   int  // of them
-	length  int  // of the last burst that was submitted
+	length  int  // of the longest burst so far
 	changed bool // no more bursts: what is under way is collected
 
 	last time.Time // when the last burst came back, or the first began

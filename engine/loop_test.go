@@ -158,6 +158,9 @@ func (f *fakeExec) Burst(p *sched.Plan, steps int) error {
 			if slices.Contains(r.Stops, r.last) {
 				r.Left = 0
 			}
+			if r.Left > 0 && r.seq.Table != nil && r.seq.Table.Capacity() <= r.pos {
+				f.t.Errorf("sequence %s has no block for position %d, whose place the step before it finds", r.seq.ID, r.pos)
+			}
 			ids = append(ids, uint32(r.last))
 		}
 	}
