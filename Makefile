@@ -13,12 +13,12 @@ MODEL ?= builtin
 TAGS ?=
 
 # Packages without cgo, a browser or a GPU in their tests: these run with the race detector.
-PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/bench ./internal/builtin/... ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
+PLAIN := ./engine ./examples/... ./host ./internal/archtest ./internal/builtin/... ./internal/chat/... ./internal/gpu ./internal/gpu/cpu \
 	./internal/hub/... ./internal/kernels ./internal/kvcache ./internal/loadtest ./internal/model ./internal/openai ./internal/quant ./internal/ref \
 	./internal/sample ./internal/sched ./internal/site ./internal/tokenizer/... ./internal/weights ./wgsl
-# Those that need a WebGPU adapter, and those that need Chromium.
+# Those that need a WebGPU adapter or compute too much for the race detector, and those that need Chromium.
 GPU := ./internal/gpu/gputest ./internal/gpu/wgpunative ./internal/conformance ./internal/runner ./internal/planner ./internal/calibrate \
-	./internal/pack ./engine/local ./cmd/...
+	./internal/bench ./internal/pack ./engine/local ./cmd/...
 BROWSER := ./internal/browsertest ./internal/e2e ./static
 # A trained model's, which has to be fetched.
 REAL := ./internal/realmodel
