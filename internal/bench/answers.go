@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -109,24 +110,47 @@ func (m *measurement) own(ctx context.Context) ([]Answer, error) {
 			return nil, err
 		}
 		a.Greedy = got
-		ids := append(slices.Clone(a.Prompt), got...)
-		_, err = m.eng.Logits(ctx, engine.LogitsRequest{TokenIDs: ids[:len(ids)-1], From: n - 1}, func(pos int, row []float32) error {
-			id := ids[pos+1]
-			other := float32(0)
-			for i, v := range row[:vocab] {
-				if int32(i) != id && (v > other || i == 0 || id == 0 && i == 1) {
-					other = v
-				}
-			}
-			a.Margins = append(a.Margins, float64(row[id])-float64(other))
-			return nil
-		})
-		if err != nil {
+		if a.Margins, err = m.margins(ctx, a.Prompt, got); err != nil {
 			return nil, err
 		}
 		answers = append(answers, a)
 	}
 	return answers, nil
+}
+
+// margins are by how much each token of an answer is better than the best other one, by the logits that the whole text has when it
+// is computed as a prompt.
+func (m *measurement) margins(ctx context.Context, prompt, answer []int32) (margins []float64, err error) {
+	vocab, ids := tokens(m.eng), append(slices.Clone(prompt), answer...)
+	_, err = m.eng.Logits(ctx, engine.LogitsRequest{TokenIDs: ids[:len(ids)-1], From: len(prompt) - 1}, func(pos int, row []float32) error {
+		id, other := ids[pos+1], math.Inf(-1)
+		for i, v := range row[:vocab] {
+			if int32(i) != id {
+				other = max(other, float64(v))
+			}
+		}
+		margins = append(margins, float64(row[id])-other)
+		return nil
+	})
+	return margins, err
+}
+
+// audit holds all tokens of an answer to the logits of its own text: however far it is from what is known, each token must be the best
+// one, or nearly so.
+func (m *measurement) audit(ctx context.Context, setting string, prompt, answer []int32) error {
+	margins, err := m.margins(ctx, prompt, answer)
+	if err != nil {
+		return err
+	}
+	c := m.caseOf(setting, &Answer{Name: "own logits", Prompt: prompt}, len(answer))
+	c.Answers++
+	for i, margin := range margins {
+		if !(margin > -m.run.Check.LeastMargin) {
+			m.fault(c, i, answer[i], -1)
+			return nil
+		}
+	}
+	return nil
 }
 
 // tokens is the number of ids that the engine chooses from: a vocabulary may be larger than its tokenizer.

@@ -215,15 +215,34 @@ func TestWrongAnswersHaveNoSpeed(t *testing.T) {
 // TestWrongAnswersOfTimedRuns: an answer that goes wrong after the check has been passed is noticed too.
 func TestWrongAnswersOfTimedRuns(t *testing.T) {
 	b := small(t)
-	m := &measurement{Bench: b, eng: open(t, b, engine.KVF32, "")}
+	m := &measurement{Bench: b, eng: open(t, b, engine.KVF32, ""), audited: map[string]bool{}}
 	m.run.Check.LeastMargin = 0.02
 	answers := must(m.own(t.Context()))(t)
 	block := &answers[2]
 	block.Greedy = slices.Clone(block.Greedy)
 	block.Greedy[0]++
 	m.cases = answers
+	if err := m.audit(t.Context(), "before", answers[1].Prompt, answers[1].Greedy); err != nil || m.wrong != nil {
+		t.Errorf("an answer that its logits call for: %v, %v", err, m.wrong)
+	}
 	if err := m.tests(t.Context(), m.plan(m.eng.Info())); !errors.Is(err, ErrWrong) || !strings.Contains(err.Error(), "case block: token 0") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAnswersAreHeldToTheirLogits: a token that is not the best one is noticed where nothing is known.
+func TestAnswersAreHeldToTheirLogits(t *testing.T) {
+	b := small(t)
+	m := &measurement{Bench: b, eng: open(t, b, engine.KVF32, "")}
+	m.run.Check.LeastMargin = 0.02
+	ids := prompt("any", 20, 640)
+	got, _, err := m.ask(t.Context(), ids, 40) // across blocks
+	if err != nil {
+		t.Fatal(err)
+	}
+	got[33]++
+	if err := m.audit(t.Context(), "b4", ids, got); err != nil || !errors.Is(m.wrong, ErrWrong) || !strings.Contains(m.wrong.Error(), "token 33") {
+		t.Errorf("%v, %v", err, m.wrong)
 	}
 }
 

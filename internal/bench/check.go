@@ -132,7 +132,7 @@ func (m *measurement) fault(c *CheckCase, at int, got, want int32) {
 	if m.wrong == nil && !m.approx {
 		m.wrong = fmt.Errorf("%w: %s, KV %s, case %s: token %d is %d, %d is right", ErrWrong, c.Setting, m.run.KV, c.Case, at, got, want)
 		if want < 0 {
-			m.wrong = fmt.Errorf("%w: KV %s, case %s: the logits call for another token %d than %d", ErrWrong, m.run.KV, c.Case, at, got)
+			m.wrong = fmt.Errorf("%w: %s, KV %s, case %s: token %d is %d, which its logits do not call for", ErrWrong, c.Setting, m.run.KV, c.Case, at, got)
 		}
 	}
 }

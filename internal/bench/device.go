@@ -15,7 +15,7 @@ import (
 func MeasureDevice(ctx context.Context, dev gpu.Device) Device {
 	var d Device
 	var err1, err2 error
-	d.CopyGBps, err1 = copySpeed(ctx, dev)
+	d.CopyGBps, err1 = streamSpeed(ctx, dev)
 	d.DispatchUS, d.SubmitUS, err2 = dispatchCost(ctx, dev)
 	if err := errors.Join(err1, err2); err != nil {
 		d.Note = err.Error()
@@ -23,17 +23,15 @@ func MeasureDevice(ctx context.Context, dev gpu.Device) Device {
 	return d
 }
 
-// slope is the time of each of many runs of a program within one submission beyond the first few, the least of five attempts: what
-// a submission costs by itself is not in it.
+// slope is the time of each of many runs of a program beyond the first few, each a submission of its own, so that the device is at work
+// while the next one is encoded: the least of five attempts. What waiting costs is not in it.
 func slope(ctx context.Context, dev gpu.Device, p gpu.Program, few, many int) (time.Duration, error) {
 	run := func(n int) (time.Duration, error) {
-		list := make([]gpu.Program, n)
-		for i := range list {
-			list[i] = p
-		}
 		start := time.Now()
-		if err := dev.Submit(list...); err != nil {
-			return 0, err
+		for range n {
+			if err := dev.Submit(p); err != nil {
+				return 0, err
+			}
 		}
 		err := dev.Wait(ctx)
 		return time.Since(start), err
@@ -56,31 +54,77 @@ func slope(ctx context.Context, dev gpu.Device, p gpu.Program, few, many int) (t
 	return (least[1] - least[0]) / time.Duration(many-few), nil
 }
 
-// copySpeed copies between buffers that no cache holds, on a GPU; bytes read and written both count.
-func copySpeed(ctx context.Context, dev gpu.Device) (float64, error) {
+// streamSpeed is the bytes a second, read and written, of what moves more of them: copies between buffers, or a kernel that reads two
+// numbers and writes one. The buffers are larger than any cache of a GPU.
+func streamSpeed(ctx context.Context, dev gpu.Device) (float64, error) {
 	size, many := int64(16<<20), 6
 	if dev.Info().Kind == gpu.KindHardware {
 		size, many = 256<<20, 34
 	}
-	size = min(size, dev.Limits().MaxBufferSize)
-	var b [2]gpu.Buffer
-	for i := range b {
-		var err error
-		if b[i], err = dev.NewBuffer("bandwidth", size, gpu.UsageCopySrc|gpu.UsageCopyDst); err != nil {
-			return 0, fmt.Errorf("copy speed: %w", err)
+	limits := dev.Limits()
+	size = min(size, limits.MaxBufferSize, limits.MaxStorageBinding) &^ 0xFFFFF
+	r := rig{dev: dev}
+	defer r.release()
+	const usage = gpu.UsageStorage | gpu.UsageCopySrc | gpu.UsageCopyDst
+	from, to := r.buffer(size, usage), r.buffer(size, usage)
+	step := r.buffer(256, gpu.UsageUniform|gpu.UsageCopyDst)
+	if r.err != nil {
+		return 0, fmt.Errorf("speed of copies: %w", r.err)
+	}
+	const dim = 1 << 16
+	rows := int(size / (8 * dim))
+	if err := dev.WriteBuffer(step, 0, gpu.Bytes([]uint32{uint32(rows), 0, 0, 0})); err != nil {
+		return 0, fmt.Errorf("speed of copies: %w", err)
+	}
+	set := kernels.New(dev)
+	defer set.Release()
+	op, err := set.SiLUMul(kernels.SiLUMulArgs{Rows: rows, Dim: dim, GateUp: from, Out: to, Step: gpu.Binding{Buffer: step}})
+	if err == nil {
+		err = set.Compile(ctx, nil)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("speed of copies: %w", err)
+	}
+	best := 0.0
+	for _, way := range []struct {
+		bytes    int64
+		commands []gpu.Command
+	}{{2 * size, []gpu.Command{{CopySrc: from, CopyDst: to, CopySize: size}}}, {op.Traffic(rows), op.Record(rows)}} {
+		p, err := dev.NewProgram("bandwidth", way.commands)
+		if err != nil {
+			return 0, fmt.Errorf("speed of copies: %w", err)
 		}
-		defer b[i].Release()
+		each, err := slope(ctx, dev, p, 2, many)
+		p.Release()
+		if err != nil {
+			return 0, fmt.Errorf("speed of copies: %w", err)
+		}
+		best = max(best, float64(way.bytes)/each.Seconds()/1e9)
 	}
-	p, err := dev.NewProgram("bandwidth", []gpu.Command{{CopySrc: b[0], CopyDst: b[1], CopySize: size}})
+	return best, nil
+}
+
+// rig makes buffers; the first error stays.
+type rig struct {
+	dev  gpu.Device
+	made []gpu.Buffer
+	err  error
+}
+
+func (r *rig) buffer(size int64, usage gpu.Usage) gpu.Buffer {
+	b, err := r.dev.NewBuffer("measuring the device", size, usage)
 	if err != nil {
-		return 0, fmt.Errorf("copy speed: %w", err)
+		r.err = errors.Join(r.err, err)
+		return nil
 	}
-	defer p.Release()
-	each, err := slope(ctx, dev, p, 2, many)
-	if err != nil {
-		return 0, fmt.Errorf("copy speed: %w", err)
+	r.made = append(r.made, b)
+	return b
+}
+
+func (r *rig) release() {
+	for _, b := range r.made {
+		b.Release()
 	}
-	return 2 * float64(size) / each.Seconds() / 1e9, nil
 }
 
 // dispatchCost runs chains of small kernels each of which needs what the one before it wrote.
@@ -93,25 +137,13 @@ func dispatchCost(ctx context.Context, dev gpu.Device) (chained, alone float64, 
 	const links, width = 50, 64
 	set := kernels.New(dev)
 	defer set.Release()
-	var made []gpu.Buffer
-	defer func() {
-		for _, b := range made {
-			b.Release()
-		}
-	}()
-	buffer := func(size int64, usage gpu.Usage) gpu.Buffer {
-		b, e := dev.NewBuffer("dispatch cost", size, usage)
-		err = errors.Join(err, e)
-		if e == nil {
-			made = append(made, b)
-		}
-		return b
-	}
+	r := rig{dev: dev}
+	defer r.release()
 	const usage = gpu.UsageStorage | gpu.UsageCopySrc | gpu.UsageCopyDst
-	x, y := buffer(8*width, usage), buffer(8*width, usage)
-	step, back := buffer(256, gpu.UsageUniform|gpu.UsageCopyDst), buffer(4, gpu.UsageMapRead|gpu.UsageCopyDst)
-	if err != nil {
-		return 0, 0, err
+	x, y := r.buffer(8*width, usage), r.buffer(8*width, usage)
+	step, back := r.buffer(256, gpu.UsageUniform|gpu.UsageCopyDst), r.buffer(4, gpu.UsageMapRead|gpu.UsageCopyDst)
+	if r.err != nil {
+		return 0, 0, r.err
 	}
 	if err = dev.WriteBuffer(step, 0, gpu.Bytes([]uint32{1, 0, 0, 0})); err != nil {
 		return 0, 0, err

@@ -54,13 +54,15 @@ type measurement struct {
 	cases  []Answer
 	approx bool
 	wrong  error // the first wrong answer
+	// audited are the tests an answer of which was held to its logits.
+	audited map[string]bool
 }
 
 // Run checks and measures eng, which was opened with what Configure gave. When answers are wrong the error wraps ErrWrong, and
 // the run says what was wrong and holds no speed. device is what MeasureDevice found, for the roofline; it may be empty.
 func (b *Bench) Run(ctx context.Context, eng *engine.Engine, device Device) (Run, error) {
 	info := eng.Info()
-	m := &measurement{Bench: b, eng: eng, device: device, approx: info.KVType == engine.KVI8}
+	m := &measurement{Bench: b, eng: eng, device: device, audited: map[string]bool{}, approx: info.KVType == engine.KVI8}
 	m.run = Run{
 		Model: Model{info.Model, info.Architecture, info.Parameters, info.Weights, info.WeightBytes},
 		KV:    string(info.KVType), Kernels: info.Kernels, Notes: info.Notes,
@@ -155,10 +157,11 @@ func (m *measurement) tests(ctx context.Context, list []test) error {
 	for _, t := range list {
 		var speeds, latencies []float64
 		var before engine.Clock
+		var began time.Time
 		for i := -1; i < m.o.Repetitions; i++ { // the first run is for what is made when it is first needed
 			m.o.tell("%s, KV %s: %s", t.Name, m.run.KV, progress(i, m.o.Repetitions))
 			if i == 0 {
-				before = m.eng.Stats().Clock
+				before, began = m.eng.Stats().Clock, time.Now()
 			}
 			speed, latency, err := t.run(ctx, &t.Test)
 			if err != nil {
@@ -171,18 +174,22 @@ func (m *measurement) tests(ctx context.Context, list []test) error {
 				speeds, latencies = append(speeds, speed), append(latencies, 1e3*latency.Seconds())
 			}
 		}
-		all := m.eng.Stats().Clock
+		all, wall := m.eng.Stats().Clock, time.Since(began)
 		t.Speed, t.LatencyMS = spread(speeds), spread(latencies).Median
-		if t.Kind != KindPrefill { // answers alone: without what their prompts took
+		mean := 0.0 // as what is counted is that of all runs
+		for _, l := range latencies {
+			mean += l / float64(len(latencies))
+		}
+		switch n := float64(m.o.Repetitions); t.Kind {
+		case KindPrefill:
+			t.Stages = stages(before, all, all, m.o.Repetitions, 0).times(float64(all.Steps-before.Steps)/n, mean)
+		case KindDecode: // without what the prompt takes
 			if _, err := m.askAll(ctx, m.prompts(&t.Test), 1); err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}
-			once := m.eng.Stats().Clock
-			t.Stages = stages(before, all, once, m.o.Repetitions, t.LatencyMS)
-		} else {
-			t.Stages = stages(before, all, all, m.o.Repetitions, t.LatencyMS)
-			perPrompt := float64(all.Steps-before.Steps) / float64(m.o.Repetitions)
-			t.Stages.scale(perPrompt, t.LatencyMS)
+			t.Stages = stages(before, all, m.eng.Stats().Clock, m.o.Repetitions, mean)
+		case KindBatch: // prompts and answers share steps
+			t.Stages = stages(before, all, all, m.o.Repetitions, 1e3*wall.Seconds()/float64(max(1, all.Steps-before.Steps)))
 		}
 		m.run.Tests = append(m.run.Tests, t.Test)
 	}
@@ -254,6 +261,10 @@ func (m *measurement) decode(ctx context.Context, t *Test) (float64, time.Durati
 	if known := m.caseOfLength(max(t.Depth, 1)); err == nil && known != nil {
 		m.compare(t.Name, known, got)
 	}
+	if err == nil && !m.audited[t.Name] {
+		m.audited[t.Name] = true
+		err = m.audit(ctx, t.Name, m.prompts(t)[0], got)
+	}
 	return float64(t.Gen) / took.Decode.Seconds(), took.Decode / time.Duration(t.Gen), err
 }
 
@@ -262,12 +273,19 @@ func (m *measurement) decode(ctx context.Context, t *Test) (float64, time.Durati
 func (m *measurement) batch(ctx context.Context, t *Test) (float64, time.Duration, error) {
 	// Answers that start early are ahead of the others when these begin, which is how much longer they all have to be.
 	ahead, room := m.past.begin(t.Batch), m.eng.Info().MaxModelLen-BatchPrompt
-	got, err := m.askAll(ctx, m.prompts(t), min(1+BatchGen+ahead, room))
+	prompts := m.prompts(t)
+	got, err := m.askAll(ctx, prompts, min(1+BatchGen+ahead, room))
 	if err != nil {
 		return 0, 0, err
 	}
 	for i, a := range m.casesOf(t) {
 		m.compare(t.Name, a, got[i])
+	}
+	if last := t.Batch - 1; !m.audited[t.Name] { // a whole answer, across blocks and bursts, once
+		m.audited[t.Name] = true
+		if err := m.audit(ctx, t.Name, prompts[last], got[last]); err != nil {
+			return 0, 0, err
+		}
 	}
 	n, steps, took := m.past.window()
 	if n == 0 && ahead > 0 {

@@ -43,8 +43,8 @@ type Machine struct {
 
 // Device is what the device can do whatever the model: the two bounds of the roofline.
 type Device struct {
-	CopyGBps   float64 `json:"copy_gb_per_s,omitempty"`       // bytes read and written by copies of large buffers, in 10^9 a second
-	DispatchUS float64 `json:"dispatch_us,omitempty"`         // a small dispatch that depends on the one before it, within one submission
+	CopyGBps   float64 `json:"copy_gb_per_s,omitempty"`       // bytes read and written by copying or streaming large buffers, in 10^9 a second
+	DispatchUS float64 `json:"dispatch_us,omitempty"`         // a small dispatch that depends on the one before it, encoded while others run
 	SubmitUS   float64 `json:"submit_read_back_us,omitempty"` // one small dispatch from its submission until 4 bytes of it are on the host
 	Note       string  `json:"note,omitempty"`                // why something is missing
 }
@@ -85,14 +85,14 @@ type Check struct {
 // CheckCase is one case at one setting. Rows and runs of one case are counted together.
 type CheckCase struct {
 	Setting  string `json:"setting"`  // "batch 1", "batch 8", or the test's name for the runs that were timed
-	Case     string `json:"case"`     // "one", "short", "block", ..
+	Case     string `json:"case"`     // "one", "short", "block", .., or "own logits": each token held to the logits of the text before it
 	Prompt   int    `json:"prompt"`   // tokens
 	Answers  int    `json:"answers"`  // how often it was asked
 	Compared int    `json:"compared"` // tokens of each answer up to the first narrow margin
 	Wrong    int    `json:"wrong"`    // answers with another token among these
 	At       int    `json:"at,omitempty"`
-	Got      int32  `json:"got,omitempty"` // of the first wrong answer, token At
-	Want     int32  `json:"want,omitempty"`
+	Got      int32  `json:"got,omitempty"`  // of the first wrong answer, token At
+	Want     int32  `json:"want,omitempty"` // -1: the logits call for another one
 }
 
 // Kinds of tests.
@@ -124,8 +124,9 @@ type Speed struct {
 	Samples []float64 `json:"samples"`
 }
 
-// Stages says where the time of a step (of a whole prompt in tests of prompts) went as the host sees it, and what it took, on average
-// of all runs. Encoding, waiting and the rest follow each other, so that they add up to the test's latency; while the device works
+// Stages says where the time of a step went as the host sees it, and what it took, on average of all runs: of a whole prompt in tests of
+// prompts, of an answer's steps alone in tests of one, and of all steps, those of prompts included, in tests of many answers.
+// Encoding, waiting and the rest follow each other, so that they add up to the time of that step; while the device works
 // the host encodes what comes next, so waiting is not all that the device does.
 type Stages struct {
 	EncodeUS   float64 `json:"encode_us"` // writing inputs, encoding and submitting
@@ -144,6 +145,7 @@ type Profile struct {
 	Depth   int             `json:"depth"`
 	StepUS  float64         `json:"step_us,omitempty"` // the whole step as it is submitted, by many in one submission
 	SumUS   float64         `json:"sum_us,omitempty"`  // of the kernels
+	PassUS  float64         `json:"pass_us,omitempty"` // that timing a kernel by itself adds to each dispatch; it is not in their times
 	Kernels []KernelProfile `json:"kernels"`
 	Note    string          `json:"note,omitempty"` // why there are no times
 }

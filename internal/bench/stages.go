@@ -24,13 +24,14 @@ func stages(before, after, then engine.Clock, runs int, stepMS float64) *Stages 
 	return s
 }
 
-// scale makes the stages of a step those of n steps, which take ms.
-func (s *Stages) scale(n, ms float64) {
+// times makes the stages of a step those of n steps, which take ms.
+func (s *Stages) times(n, ms float64) *Stages {
 	if s == nil {
-		return
+		return nil
 	}
 	for _, v := range []*float64{&s.EncodeUS, &s.WaitUS, &s.Dispatches, &s.Submits, &s.ReadBacks, &s.BytesRead} {
 		*v *= n
 	}
 	s.HostUS = 1e3*ms - s.EncodeUS - s.WaitUS
+	return s
 }

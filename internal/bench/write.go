@@ -81,7 +81,7 @@ func (r *Report) line() string {
 	parts = append(parts, "version "+r.Version)
 	add("commit %s", r.Commit)
 	if r.Device.CopyGBps > 0 {
-		parts = append(parts, fmt.Sprintf("copies %.0f GB/s", r.Device.CopyGBps))
+		parts = append(parts, fmt.Sprintf("memory %.0f GB/s", r.Device.CopyGBps))
 	}
 	if r.Device.DispatchUS > 0 {
 		parts = append(parts, fmt.Sprintf("a dispatch %.2f us, one with its read-back %.0f us", r.Device.DispatchUS, r.Device.SubmitUS))
@@ -111,15 +111,18 @@ func (run *Run) markdown(b *strings.Builder) {
 		wrong := strconv.Itoa(k.Wrong)
 		if k.Wrong > 0 {
 			wrong += fmt.Sprintf(" (token %d is %d, want %d)", k.At, k.Got, k.Want)
+			if k.Want < 0 {
+				wrong = fmt.Sprintf("%d (token %d is %d, not the best one)", k.Wrong, k.At, k.Got)
+			}
 		}
 		row(b, k.Setting, k.Case, strconv.Itoa(k.Prompt), strconv.Itoa(k.Answers), strconv.Itoa(k.Compared), wrong)
 	}
 	if len(run.Tests) > 0 {
-		b.WriteString("\n### A step as the host sees it (a prompt, in pp)\n\n")
-		table(b, "test|us|encode:|wait, read back:|else:|dispatches:|submits:|read-backs:|bytes read:")
+		b.WriteString("\n### A step as the host sees it (pp: a prompt; b: prompts included)\n\n")
+		table(b, "test|us:|encode:|wait, read back:|else:|dispatches:|submits:|read-backs:|bytes read:")
 		for _, t := range run.Tests {
 			if s := t.Stages; s != nil {
-				row(b, t.Name, fmt.Sprintf("%.1f", 1e3*t.LatencyMS), fmt.Sprintf("%.1f", s.EncodeUS), fmt.Sprintf("%.1f", s.WaitUS), fmt.Sprintf("%.1f", s.HostUS),
+				row(b, t.Name, fmt.Sprintf("%.1f", s.EncodeUS+s.WaitUS+s.HostUS), fmt.Sprintf("%.1f", s.EncodeUS), fmt.Sprintf("%.1f", s.WaitUS), fmt.Sprintf("%.1f", s.HostUS),
 					fmt.Sprintf("%.1f", s.Dispatches), fmt.Sprintf("%.3f", s.Submits), fmt.Sprintf("%.3f", s.ReadBacks), fmt.Sprintf("%.0f", s.BytesRead))
 			}
 		}
@@ -131,7 +134,7 @@ func (run *Run) markdown(b *strings.Builder) {
 			row(b, p.Name, fmt.Sprintf("%.1f", p.US), p.Note)
 		}
 		row(b, "all", fmt.Sprintf("%.1f", t.US), "")
-		fmt.Fprintf(b, "\nRoofline: %.1f MB a token take %.1f us at the speed of copies, %d dispatches %.1f us; the larger is %.0f %% of the time.\n",
+		fmt.Fprintf(b, "\nRoofline: %.1f MB a token take %.1f us at that speed of memory, %d dispatches %.1f us; the larger is %.0f %% of the time.\n",
 			float64(t.Bytes)/1e6, t.BytesUS, t.Dispatches, t.DispatchUS, 100*t.Roofline)
 	}
 	for _, p := range run.Profiles {
@@ -154,7 +157,7 @@ func (p *Profile) markdown(b *strings.Builder) {
 		row(b, k.Name, strconv.Itoa(k.Count), fmt.Sprintf("%.2f", k.EachUS), fmt.Sprintf("%.1f", k.StepUS), fmt.Sprintf("%.2f", k.StepUS/float64(p.Rows)),
 			fmt.Sprintf("%.2f", float64(k.Bytes)/1e6), fmt.Sprintf("%.0f", k.GBps))
 	}
-	fmt.Fprintf(b, "\nThe step by itself takes %.1f us, its kernels one by one %.1f us.\n", p.StepUS, p.SumUS)
+	fmt.Fprintf(b, "\nThe step by itself takes %.1f us, its kernels one by one %.1f us, without the %.1f us that a pass of its own adds to each dispatch.\n", p.StepUS, p.SumUS, p.PassUS)
 }
 
 // table writes the head of a table; columns whose names end with a colon are set to the right.

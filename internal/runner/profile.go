@@ -14,7 +14,7 @@ import (
 // StepProfile says where the time of a step goes on the device.
 type StepProfile struct {
 	Rows int           `json:"rows"` // tokens
-	Took time.Duration `json:"took"` // of the whole step, when it is submitted again and again and nothing is read
+	Took time.Duration `json:"took"` // of the whole step, when it is submitted again and again and nothing is read; the longer of encoding and computing
 	Ops  []OpProfile   `json:"ops"`
 	Why  string        `json:"why,omitempty"` // reason why ops have no times
 }
@@ -60,7 +60,7 @@ func (r *Runner) Profile(ctx context.Context, p *sched.Plan) (StepProfile, error
 		return out, err
 	}
 	defer program.Release()
-	if out.Took, err = r.time(ctx, program); err != nil {
+	if out.Took, err = r.steady(ctx, program); err != nil {
 		return out, err
 	}
 	profiler, ok := r.dev.(gpu.Profiler)
@@ -84,4 +84,37 @@ func (r *Runner) Profile(ctx context.Context, p *sched.Plan) (StepProfile, error
 		times = times[op.Dispatches:]
 	}
 	return out, nil
+}
+
+// steady is the time of each run of a program that follows others, encoded while those run.
+func (r *Runner) steady(ctx context.Context, p gpu.Program) (time.Duration, error) {
+	run := func(n int) (time.Duration, error) {
+		start := time.Now()
+		for range n {
+			if err := r.dev.Submit(p); err != nil {
+				return 0, err
+			}
+		}
+		err := r.dev.Wait(ctx)
+		return time.Since(start), err
+	}
+	once, err := run(1)
+	if err != nil {
+		return 0, err
+	}
+	const few = 4
+	many := few + min(max(int(20*time.Millisecond/max(once, 1)), 2), 64)
+	var least [2]time.Duration
+	for i := range 3 {
+		for j, n := range [...]int{few, many} {
+			took, err := run(n)
+			if err != nil {
+				return 0, err
+			}
+			if i == 0 || took < least[j] {
+				least[j] = took
+			}
+		}
+	}
+	return max(0, least[1]-least[0]) / time.Duration(many-few), nil
 }
