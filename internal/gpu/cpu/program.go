@@ -227,7 +227,7 @@ func (p *program) check() error {
 	for i := range p.commands {
 		c := &p.commands[i]
 		gone := ""
-		if c.pipeline == nil {
+		if c.pipeline == nil && c.dst.fetch != nil {
 			// Only a copy can write a buffer that can be fetched.
 			if err := c.dst.checkFetch(fmt.Sprintf("program %q: command %d", p.label, i)); err != nil {
 				return err
