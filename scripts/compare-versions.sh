@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compares the speed of two versions on this machine: builds the engine's benchmarks of both, runs them in turn, old and new, and
 # prints the medians and their ratios. For software adapters, where nothing may become slower.
-# usage: scripts/compare-versions.sh OLD NEW [RUNS [PATTERN]]       commits, 7 runs, all of the built-in model's by default
+# usage: [BENCHTIME=3x] scripts/compare-versions.sh OLD NEW [RUNS [PATTERN]]     commits, 7 runs, all of the built-in model's by default
 set -eu
 old=$1 new=$2 runs=${3:-7} pattern=${4:-'(Decode|Prefill)/builtin/none/(gpu|cpu)$|Chats/gpu/f16/16$'}
 root=$(git rev-parse --show-toplevel)
@@ -15,7 +15,7 @@ done
 i=0
 while [ $i -lt "$runs" ]; do
 	for v in old new; do
-		(cd "$work/$v/engine/local" && "$work/$v.test" -test.run '^$' -test.bench "$pattern" -test.benchtime 1x) | sed -n "s|^Benchmark|$v |p" >>"$work/results"
+		(cd "$work/$v/engine/local" && "$work/$v.test" -test.run '^$' -test.bench "$pattern" -test.benchtime "${BENCHTIME:-1x}") | sed -n "s|^Benchmark|$v |p" >>"$work/results"
 	done
 	i=$((i + 1))
 	echo "run $i of $runs" >&2

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -54,54 +55,64 @@ func slope(ctx context.Context, dev gpu.Device, p gpu.Program, few, many int) (t
 	return (least[1] - least[0]) / time.Duration(many-few), nil
 }
 
-// streamSpeed is the bytes a second, read and written, of what moves more of them: copies between buffers, or a kernel that reads two
-// numbers and writes one. The buffers are larger than any cache of a GPU.
-func streamSpeed(ctx context.Context, dev gpu.Device) (float64, error) {
+// stream is the kernel that reads.
+//
+//go:embed stream.wgsl
+var stream string
+
+// streamSpeed is the bytes a second, read and written, of what moves more of them: copies between buffers, or a kernel that reads. The
+// buffers are larger than any cache of a GPU.
+func streamSpeed(ctx context.Context, dev gpu.Device) (best float64, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("speed of memory: %w", err)
+		}
+	}()
 	size, many := int64(16<<20), 6
 	if dev.Info().Kind == gpu.KindHardware {
 		size, many = 256<<20, 34
 	}
 	limits := dev.Limits()
-	size = min(size, limits.MaxBufferSize, limits.MaxStorageBinding) &^ 0xFFFFF
+	size = min(size, limits.MaxBufferSize, limits.MaxStorageBinding) &^ (1<<20 - 1)
 	r := rig{dev: dev}
 	defer r.release()
 	const usage = gpu.UsageStorage | gpu.UsageCopySrc | gpu.UsageCopyDst
 	from, to := r.buffer(size, usage), r.buffer(size, usage)
-	step := r.buffer(256, gpu.UsageUniform|gpu.UsageCopyDst)
 	if r.err != nil {
-		return 0, fmt.Errorf("speed of copies: %w", r.err)
+		return 0, r.err
 	}
-	const dim = 1 << 16
-	rows := int(size / (8 * dim))
-	if err := dev.WriteBuffer(step, 0, gpu.Bytes([]uint32{uint32(rows), 0, 0, 0})); err != nil {
-		return 0, fmt.Errorf("speed of copies: %w", err)
+	copied, err := r.speed(ctx, many, 2*size, gpu.Command{CopySrc: from, CopyDst: to, CopySize: size})
+	if err != nil || dev.Info().Kind == gpu.KindCPU { // its kernels are Go
+		return copied, err
 	}
-	set := kernels.New(dev)
-	defer set.Release()
-	op, err := set.SiLUMul(kernels.SiLUMulArgs{Rows: rows, Dim: dim, GateUp: from, Out: to, Step: gpu.Binding{Buffer: step}})
-	if err == nil {
-		err = set.Compile(ctx, nil)
-	}
+	layout := []gpu.BindingKind{gpu.BindRead, gpu.BindReadWrite}
+	made, err := dev.NewPipelines(ctx, []gpu.PipelineDesc{{Label: "stream", Kernel: "stream", Source: stream, Layout: layout}}, nil)
 	if err != nil {
-		return 0, fmt.Errorf("speed of copies: %w", err)
+		return 0, err
 	}
-	best := 0.0
-	for _, way := range []struct {
-		bytes    int64
-		commands []gpu.Command
-	}{{2 * size, []gpu.Command{{CopySrc: from, CopyDst: to, CopySize: size}}}, {op.Traffic(rows), op.Record(rows)}} {
-		p, err := dev.NewProgram("bandwidth", way.commands)
-		if err != nil {
-			return 0, fmt.Errorf("speed of copies: %w", err)
-		}
-		each, err := slope(ctx, dev, p, 2, many)
-		p.Release()
-		if err != nil {
-			return 0, fmt.Errorf("speed of copies: %w", err)
-		}
-		best = max(best, float64(way.bytes)/each.Seconds()/1e9)
+	defer made[0].Release()
+	group, err := dev.NewBindGroup("stream", layout, []gpu.Binding{{Buffer: from}, {Buffer: to, Size: 256}})
+	if err != nil {
+		return 0, err
 	}
-	return best, nil
+	defer group.Release()
+	const perGroup = 256 * 16 * 16 // bytes: invocations, elements of each, size of an element
+	read, err := r.speed(ctx, many, size, gpu.Command{Pipeline: made[0], BindGroup: group, Grid: gpu.Grid(int(size/perGroup), 1, limits.MaxWorkgroupsPerDim)})
+	return max(copied, read), err
+}
+
+// speed is the bytes a second of a command that moves so many, in 10^9.
+func (r *rig) speed(ctx context.Context, many int, bytes int64, c gpu.Command) (float64, error) {
+	p, err := r.dev.NewProgram("bandwidth", []gpu.Command{c})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	each, err := slope(ctx, r.dev, p, 2, many)
+	if err != nil {
+		return 0, err
+	}
+	return float64(bytes) / each.Seconds() / 1e9, nil
 }
 
 // rig makes buffers; the first error stays.

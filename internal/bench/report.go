@@ -43,7 +43,7 @@ type Machine struct {
 
 // Device is what the device can do whatever the model: the two bounds of the roofline.
 type Device struct {
-	CopyGBps   float64 `json:"copy_gb_per_s,omitempty"`       // bytes read and written by copying or streaming large buffers, in 10^9 a second
+	CopyGBps   float64 `json:"copy_gb_per_s,omitempty"`       // bytes read and written by copying large buffers or by reading them, in 10^9 a second
 	DispatchUS float64 `json:"dispatch_us,omitempty"`         // a small dispatch that depends on the one before it, encoded while others run
 	SubmitUS   float64 `json:"submit_read_back_us,omitempty"` // one small dispatch from its submission until 4 bytes of it are on the host
 	Note       string  `json:"note,omitempty"`                // why something is missing
