@@ -6,6 +6,7 @@ set -eu
 old=$1 new=$2 runs=${3:-7} pattern=${4:-'(Decode|Prefill)/builtin/none/(gpu|cpu)$|Chats/gpu/f16/16$'}
 root=$(git rev-parse --show-toplevel)
 work=$(mktemp -d)
+trap 'exit 1' INT TERM # dash leaves out the EXIT trap otherwise
 trap 'for v in old new; do git -C "$root" worktree remove --force "$work/$v" 2>/dev/null || true; done; rm -rf "$work"' EXIT
 for v in old new; do
 	eval commit=\$$v
