@@ -67,7 +67,7 @@ test-gpu: wasm setup-gpu
 	REQUIRE_GPU=1 go test -tags '$(TAGS)' -timeout 30m -p 1 $(GPU)
 
 test-browser: wasm setup-browser
-	REQUIRE_GPU=1 CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 40m -p 1 $(BROWSER)
+	REQUIRE_GPU=1 CHROME="$$(scripts/ensure-chromium.sh)" go test -timeout 60m -p 1 $(BROWSER)
 
 test-full: setup-gpu setup-browser build ## The full-size model and whole-text perplexity too (about an hour on two cores)
 	PAGELIGHT_FULL=1 PAGELIGHT_FIXTURES="$${PAGELIGHT_FIXTURES:-$$(realpath ../shared)}" REQUIRE_GPU=1 \

@@ -433,7 +433,7 @@ func TestConformance(t *testing.T) {
 		}
 		m := Message{"type": "conformance", "id": run.device, "level": run.level, "device": run.device}
 		started := time.Now()
-		c.MustAsk(m, "conformance", 20*time.Minute).Decode(t, &got) // SwiftShader compiles slowly, busy machines slower
+		c.MustAsk(m, "conformance", 30*time.Minute).Decode(t, &got) // SwiftShader compiles slowly, busy machines slower
 		if got.Adapter.Kind != run.kind {
 			t.Errorf("ran on %+v", got.Adapter)
 		}

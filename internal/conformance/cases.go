@@ -175,6 +175,9 @@ func Cases(level Level) []Case {
 		add("matmul_serial/"+f.String(), &serialMatmul, few)
 	}
 	for _, f := range someFormats() {
+		if !tiled(f) {
+			continue
+		}
 		plain, gated, options := tileRows, gatedRows, tileOptions
 		if !common(f) { // what a lib file has of its own was tried above
 			plain, gated, options = plain[:1], gated[1:2], options[:2]

@@ -50,6 +50,12 @@ func typical(f quant.Format) bool {
 	return f.Group > 8 && (f.Kind != quant.Q3 || f.Group == 32)
 }
 
+// tiled says whether the kernels for many rows are tried on a format. A software adapter of a browser takes seconds for each of
+// their many variants, so there it is one format with all of them and one with the first.
+func tiled(f quant.Format) bool {
+	return runtime.GOOS != "js" || f == quant.Format{Kind: quant.Q4, Group: 32} || f.Kind == quant.Q6K
+}
+
 // fusedFormats are those that norm_linear and qkv_rope_store are tried on: one for each lib file, and fewer in browsers.
 func fusedFormats() []quant.Format {
 	list := []quant.Format{{Kind: quant.Q4, Group: 32}, {Kind: quant.Q6K, Group: 16}}
