@@ -28,6 +28,7 @@ type Engine struct {
 
 	numTokens int // ids from here on are never chosen
 	maxTokens int // in one step
+	maxSeqs   int // likewise
 }
 
 // Open puts a model on a device and makes it ready to answer. When it fails it has closed the device and the source.
@@ -53,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	limits := r.Limits()
-	e.maxTokens = limits.MaxTokens
+	e.maxTokens, e.maxSeqs = limits.MaxTokens, limits.MaxSeqs
 	pool := kvcache.NewPool(kvcache.Config{
 		NumBlocks: limits.NumBlocks, Namespace: e.config.Name + "/" + string(cfg.KV), NoPrefixCache: cfg.NoPrefixCache,
 	})

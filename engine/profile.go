@@ -26,7 +26,10 @@ func (e *Engine) Profile(ctx context.Context, req ProfileRequest) (StepProfile, 
 	if req.Seqs < 1 || req.Depth < 0 || req.Tokens < 1 {
 		return StepProfile{}, fmt.Errorf("engine: profile of %+v: there must be sequences and tokens", req)
 	}
-	if n := req.Depth + req.Tokens; n > e.info.MaxModelLen {
+	if most := e.maxTokens / req.Tokens; req.Seqs > min(most, e.maxSeqs) {
+		return StepProfile{}, fmt.Errorf("engine: profile of %+v: a step here has at most %d sequences and %d tokens", req, e.maxSeqs, e.maxTokens)
+	}
+	if req.Depth > e.info.MaxModelLen-req.Tokens {
 		return StepProfile{}, &ContextLengthError{PromptTokens: req.Depth, MaxTokens: req.Tokens, MaxModelLen: e.info.MaxModelLen}
 	}
 	var p StepProfile
