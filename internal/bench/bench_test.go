@@ -265,7 +265,7 @@ func TestTestsWithoutRoomAreLeftOut(t *testing.T) {
 	}
 	b = must(New(Options{Prompts: []int{5000}, Repetitions: 1}))(t)
 	var p *engine.ParamError
-	if _, err := b.Run(t.Context(), open(t, b, engine.KVF16, ""), Device{}); !errors.As(err, &p) || !strings.Contains(err.Error(), "5001") {
+	if _, err := b.Run(t.Context(), open(t, b, engine.KVF16, ""), Device{}); !errors.As(err, &p) || !strings.Contains(err.Error(), "measure: pp5000 left out: it needs a context of 5001") {
 		t.Errorf("nothing to measure: %v", err)
 	}
 }

@@ -67,9 +67,10 @@ func (b *Bench) Run(ctx context.Context, eng *engine.Engine, device Device) (Run
 		Model: Model{info.Model, info.Architecture, info.Parameters, info.Weights, info.WeightBytes},
 		KV:    string(info.KVType), Kernels: info.Kernels, Notes: info.Notes,
 	}
+	known := len(m.run.Notes) // about the model
 	tests := m.plan(info)
 	if len(tests) == 0 {
-		return m.run, &engine.ParamError{Field: "n_prompt, n_gen and batch", Reason: "leave nothing to measure: " + strings.Join(m.run.Notes, "; ")}
+		return m.run, &engine.ParamError{Field: "n_prompt, n_gen and batch", Reason: "leave nothing to measure: " + strings.Join(m.run.Notes[known:], "; ")}
 	}
 	err := m.check(ctx, tests)
 	if err == nil {
