@@ -11,7 +11,7 @@ import (
 )
 
 // While every answer has just its last token to compute and nobody waits, the device goes on by itself: it chooses the tokens and feeds
-// them back, several steps in a submission and the next submission on its way before the last one is read (docs/adr/0034-bursts.md).
+// them back, several steps in a submission and the next submission on its way before the last one is read (docs/adr/0037-bursts.md).
 // What the host alone can do ends that: somebody comes or goes, or the device cannot tell which token to choose.
 
 // burstTime bounds a burst: that long a new request waits for each burst under way, and a reader for the tokens of one.
