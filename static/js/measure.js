@@ -124,7 +124,7 @@ export class Measurement {
     return this.#info.synthetic ? numbers(text.trim().replaceAll(" ", ",")) : [...text];
   }
 
-  // check compares answers, one at a time and several at once, with those of another program where they are known, else with the
+  // check compares answers, one at a time, with those of another program where they are known, else with the
   // engine's own. tests may ask it again.
   async check(known) {
     const margin = LEAST_MARGIN[this.#kv] ?? LEAST_MARGIN.f16;
