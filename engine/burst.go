@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/pagelight/pagelight/internal/runner"
@@ -98,7 +99,7 @@ type fleet struct {
 
 	under   int  // bursts under way
 	steps   int  // of them
-	length  int  // of the longest burst so far
+	total   int  // steps submitted so far
 	changed bool // no more bursts: what is under way is collected
 
 	last time.Time // when the last burst came back, or the first began
@@ -114,7 +115,7 @@ func (f *fleet) fly() error {
 				f.abandon()
 				return err
 			} else {
-				f.under, f.steps, f.left, f.length = f.under+1, f.steps+n, f.left-n, max(f.length, n)
+				f.under, f.steps, f.total, f.left = f.under+1, f.steps+n, f.total+n, f.left-n
 			}
 		}
 		if f.under == 0 {
@@ -133,10 +134,12 @@ func (f *fleet) fly() error {
 	}
 }
 
-// next is how many steps the next burst has, 0 for none: twice as many as before, so that a first word does not wait for a dozen.
+// next is how many steps the next burst has, 0 for none: as many as all before it, so that a first word does not wait for a dozen.
+// It is a power of two as far as there is room, so that bursts fill the segments of the ring and none ends up shorter for that.
 func (f *fleet) next() int {
 	b := &f.l.bursts
-	n := min(max(1, 2*f.length), b.most, f.l.exec.Room(), f.left, max(1, int(burstTime/max(b.stepTime, 1))))
+	n := min(max(1, f.total), b.most, max(1, int(burstTime/max(b.stepTime, 1))))
+	n = min(1<<(bits.Len(uint(n))-1), f.l.exec.Room(), f.left)
 	for ; n > 0; n /= 2 {
 		// The last step finds the place of the token after it, which the next burst computes.
 		if f.l.sched.Extend(f.steps + n + 1) {

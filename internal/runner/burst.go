@@ -77,7 +77,7 @@ type bursts struct {
 	flights []flight
 	free    []int // buffers of back that no flight has
 	back    []gpu.Buffer
-	copies  map[copyKey]gpu.Program
+	copies  [MaxFlights][segments]gpu.Program // a segment of the ring to a buffer of back; nil: not needed yet
 	submit  []gpu.Program
 	states  []uint32
 	stops   []uint32
@@ -89,20 +89,26 @@ type bursts struct {
 type flight struct {
 	fetch gpu.Fetch
 	back  int
+	slot  int // of its segment that has its first step
 	steps int
 }
 
-type copyKey struct{ back, slot, steps int }
+// A burst lies in one segment of the ring, which is copied and read as a whole: so the programs that copy are few, whatever
+// the lengths of bursts are.
+const (
+	segmentSlots = MaxBurst
+	segments     = kernels.RingSlots / segmentSlots
+)
 
 func (r *Runner) openBursts(seqs int) error {
 	b := &r.bursts
 	*b = bursts{
-		copies: map[copyKey]gpu.Program{}, submit: make([]gpu.Program, 0, 2*MaxBurst+1), flights: make([]flight, 0, MaxFlights),
+		submit: make([]gpu.Program, 0, 2*MaxBurst+1), flights: make([]flight, 0, MaxFlights),
 		states: make([]uint32, 0, kernels.StateBytes/4*seqs), stops: make([]uint32, 0, kernels.MaxStops*seqs),
-		draws: make([]uint32, 0, (kernels.SamplerBytes+kernels.DrawBytes)/4*seqs), ids: make([]uint32, MaxBurst*seqs),
+		draws: make([]uint32, 0, (kernels.SamplerBytes+kernels.DrawBytes)/4*seqs), ids: make([]uint32, segmentSlots*seqs),
 	}
 	for i := range MaxFlights {
-		size := int64(4 * MaxBurst * seqs)
+		size := int64(4 * segmentSlots * seqs)
 		buf, err := r.dev.NewBuffer(fmt.Sprintf("tokens of bursts to read %d", i), size, gpu.UsageMapRead|gpu.UsageCopyDst)
 		if err != nil {
 			return memoryError("scratch", size, err)
@@ -113,8 +119,12 @@ func (r *Runner) openBursts(seqs int) error {
 }
 
 func (b *bursts) release() {
-	for _, p := range b.copies {
-		p.Release()
+	for _, list := range b.copies {
+		for _, p := range list {
+			if p != nil {
+				p.Release()
+			}
+		}
 	}
 	for _, buf := range b.back {
 		buf.Release()
@@ -186,7 +196,7 @@ func (r *Runner) Room() int {
 	if len(r.bursts.free) == 0 {
 		return 0
 	}
-	return min(MaxBurst, kernels.RingSlots-r.bursts.next%kernels.RingSlots)
+	return segmentSlots - r.bursts.next%segmentSlots
 }
 
 // Burst submits steps more steps, at most Room. The sequences of p, those of Begin, have blocks for all that was submitted.
@@ -201,18 +211,9 @@ func (r *Runner) Burst(p *sched.Plan, steps int) error {
 		}
 	}
 	back := b.free[len(b.free)-1]
-	key := copyKey{back, b.next % kernels.RingSlots, steps}
-	tail := b.copies[key]
-	if tail == nil {
-		var err error
-		width := int64(4 * r.limits.MaxSeqs)
-		tail, err = r.dev.NewProgram(fmt.Sprintf("tokens of slots %d to %d", key.slot, key.slot+steps-1), []gpu.Command{{
-			CopySrc: r.fwd.Ring, CopySrcOffset: width * int64(key.slot), CopyDst: b.back[back], CopySize: width * int64(steps),
-		}})
-		if err != nil {
-			return err
-		}
-		b.copies[key] = tail
+	tail, err := b.copy(r, back, b.next%kernels.RingSlots/segmentSlots)
+	if err != nil {
+		return err
 	}
 	r.in.longest = b.first + b.next
 	trunk, err := r.trunk(bucket(b.rows, r.limits.MaxSeqs))
@@ -227,14 +228,30 @@ func (r *Runner) Burst(p *sched.Plan, steps int) error {
 	if err := r.submitAll(b.submit, steps*b.rows, steps); err != nil {
 		return err
 	}
+	slot := b.next % segmentSlots
 	b.next += steps
-	fetch, err := r.dev.Fetch(b.back[back], int64(4*r.limits.MaxSeqs*steps))
+	fetch, err := r.dev.Fetch(b.back[back], b.back[back].Size())
 	if err != nil {
 		return err
 	}
 	b.free = b.free[:len(b.free)-1]
-	b.flights = append(b.flights, flight{fetch: fetch, back: back, steps: steps})
+	b.flights = append(b.flights, flight{fetch: fetch, back: back, slot: slot, steps: steps})
 	return nil
+}
+
+// copy gives the program that copies a segment of the ring to a buffer of back.
+func (b *bursts) copy(r *Runner, back, segment int) (gpu.Program, error) {
+	if p := b.copies[back][segment]; p != nil {
+		return p, nil
+	}
+	size := b.back[back].Size()
+	p, err := r.dev.NewProgram(fmt.Sprintf("tokens of segment %d", segment), []gpu.Command{{
+		CopySrc: r.fwd.Ring, CopySrcOffset: size * int64(segment), CopyDst: b.back[back], CopySize: size,
+	}})
+	if err == nil {
+		b.copies[back][segment] = p
+	}
+	return p, err
 }
 
 // Collect waits for the oldest burst under way. What it gives is valid until the next call.
@@ -244,9 +261,9 @@ func (r *Runner) Collect(ctx context.Context) (Burst, error) {
 	copy(b.flights, b.flights[1:])
 	b.flights = b.flights[:len(b.flights)-1]
 	b.free = append(b.free, f.back)
-	ids := b.ids[:r.limits.MaxSeqs*f.steps]
-	if err := r.wait(func() error { return f.fetch.Wait(ctx, gpu.Bytes(ids)) }, 4*len(ids)); err != nil {
+	if err := r.wait(func() error { return f.fetch.Wait(ctx, gpu.Bytes(b.ids)) }, 4*len(b.ids)); err != nil {
 		return Burst{}, err
 	}
-	return MakeBurst(r.limits.MaxSeqs, ids), nil
+	width := r.limits.MaxSeqs
+	return MakeBurst(width, b.ids[width*f.slot:width*(f.slot+f.steps)]), nil
 }
