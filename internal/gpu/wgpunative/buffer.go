@@ -32,7 +32,8 @@ type buffer struct {
 	usage    gpu.Usage
 	released bool
 	mapping  *C.pl_map // nil unless usage has UsageMapRead
-	fetch    *fetch    // what is reading the buffer, or nil
+	fetch    *fetch    // own, while it reads the buffer, or nil
+	own      fetch
 }
 
 // NewBuffer implements gpu.Device.

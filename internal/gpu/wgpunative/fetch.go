@@ -13,7 +13,7 @@ import (
 )
 
 // A fetch implements gpu.Fetch: a mapping that has begun, and a mark behind what had been submitted by then. The library finds out
-// that they are done in a poll or in a later submit.
+// that they are done in a poll or in a later submit. A buffer has one, used again for each of its fetches.
 type fetch struct {
 	b     *buffer
 	size  int64
@@ -37,14 +37,15 @@ func (d *device) Fetch(src gpu.Buffer, size int64) (gpu.Fetch, error) {
 	if err := d.flush(); err != nil {
 		return nil, err
 	}
-	f := &fetch{b: b, size: size}
+	f := &b.own
+	*f = fetch{b: b, size: size, ended: true}
 	if f.mark, err = d.mark(); err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
 	if err := d.startMap(b, 0, f.mapped()); err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
-	b.fetch = f
+	b.fetch, f.ended = f, false
 	d.fetching++
 	return f, nil
 }
