@@ -179,13 +179,14 @@ func (f *fleet) land(burst runner.Burst) {
 	l, now := f.l, time.Now()
 	took := now.Sub(f.last) / time.Duration(burst.Steps)
 	for s := range burst.Steps {
-		rec := StepRecord{Took: took}
+		rec := l.record.next()
+		rec.Took = took
 		at := f.last.Add(took * time.Duration(s+1))
 		for row, c := range f.plan.Chunks {
-			f.token(c.Seq, row, burst.At(s, row), at, &rec)
+			f.token(c.Seq, row, burst.At(s, row), at, rec)
 		}
 		if rec.Tokens > 0 && l.observer != nil {
-			l.observer.Step(rec)
+			l.observer.Step(*rec)
 		}
 		l.meter.decoded(rec.Tokens, took)
 	}
@@ -246,11 +247,11 @@ func (l *loop) decide(plan *sched.Plan, drawn bool) error {
 			l.fail(c.Seq, fmt.Errorf("engine: after %d tokens: %w", len(c.Seq.Tokens), err))
 			continue
 		}
-		var rec StepRecord
-		l.booked(j, c.Seq, &rec)
-		reason := l.accept(j, id, nil, time.Now(), &rec)
+		rec := l.record.next()
+		l.booked(j, c.Seq, rec)
+		reason := l.accept(j, id, nil, time.Now(), rec)
 		if l.observer != nil {
-			l.observer.Step(rec)
+			l.observer.Step(*rec)
 		}
 		if reason != "" {
 			l.end(c.Seq, reason, nil)

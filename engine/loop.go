@@ -47,6 +47,7 @@ type loop struct {
 	meter     meter
 	published time.Time
 	draws     []sample.Draw // of a step's rows
+	record    StepRecord    // of the step that is handed out
 	bursts    bursts
 
 	mu    sync.Mutex // guards stats

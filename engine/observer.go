@@ -27,6 +27,12 @@ type StepRecord struct {
 	InterToken  []time.Duration // for each answer that got a later one: the time since its token before
 }
 
+// next makes the record that of another step, which has done nothing yet.
+func (r *StepRecord) next() *StepRecord {
+	*r = StepRecord{FirstTokens: r.FirstTokens[:0], InterToken: r.InterToken[:0]}
+	return r
+}
+
 // AnswerRecord says how one of a request's answers ended.
 type AnswerRecord struct {
 	ID     string       // of the request

@@ -25,7 +25,8 @@ func (l *loop) step(plan *sched.Plan) error {
 	}
 	l.sched.Done(plan)
 	now := time.Now()
-	rec := StepRecord{Took: now.Sub(start), Tokens: plan.NumTokens, Seqs: len(plan.Chunks)}
+	rec := l.record.next()
+	rec.Took, rec.Tokens, rec.Seqs = now.Sub(start), plan.NumTokens, len(plan.Chunks)
 	l.meter.step(plan, rec.Took)
 	if plan.NumTokens == len(plan.Chunks) {
 		l.bursts.stepTime = rec.Took
@@ -36,14 +37,14 @@ func (l *loop) step(plan *sched.Plan) error {
 			fresh := j.countPrompt(c.Start + len(c.Tokens))
 			rec.PromptTokens += fresh
 			l.meter.prompt += int64(fresh)
-			if err := l.emit(j, c, res, row, now, &rec); err != nil {
+			if err := l.emit(j, c, res, row, now, rec); err != nil {
 				l.fail(c.Seq, err)
 			}
 		}
 		row += c.Logits
 	}
 	if l.observer != nil {
-		l.observer.Step(rec)
+		l.observer.Step(*rec)
 	}
 	return nil
 }
