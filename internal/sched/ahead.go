@@ -1,19 +1,48 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Steady reports whether steps can follow each other without a plan for each: every running sequence has just its last
-// token to compute and wants the logits of that, and nobody waits: who does should not have to wait for longer than a step after
-// another has ended.
+// token to compute and wants the logits of that, and nobody who waits could run before one of them ends.
 //
-// Several such steps may be computed at once: Extend gets the blocks, Computed books what each sequence got of them.
+// Several such steps may be computed at once: Extend gets the blocks, Computed books what each sequence got of them. While somebody
+// waits, there may be no more of them than Left: then the promises of the package comment hold.
 func (s *Scheduler) Steady() bool {
 	for _, q := range s.running {
 		if q.NumComputed != len(q.Tokens)-1 || q.LogitsFrom > q.NumComputed {
 			return false
 		}
 	}
-	return len(s.running) > 0 && len(s.waiting) == 0
+	return len(s.running) > 0 && !s.next()
+}
+
+// next reports whether the first that waits could run in the next step, or in the one after it.
+func (s *Scheduler) next() bool {
+	if len(s.waiting) == 0 || s.Full() {
+		return false
+	}
+	room := s.room()
+	if room <= 0 {
+		return false
+	}
+	_, fit, awaits := s.fits(s.waiting[0], room)
+	return fit || awaits
+}
+
+// Full reports whether as many sequences run as may.
+func (s *Scheduler) Full() bool { return len(s.running) >= s.cfg.MaxSeqs }
+
+// Left is how many more tokens each running sequence may get before one of them is full. In as many steps none of them ends by its
+// length, and one that ends otherwise leaves its seat empty for no longer than it might have had it.
+func (s *Scheduler) Left() int {
+	least := math.MaxInt
+	for _, q := range s.running {
+		least = min(least, q.MaxTokens-len(q.Tokens))
+	}
+	return least
 }
 
 // Extend gets blocks for the next n tokens of every running sequence, those it does not have yet included, but for no more

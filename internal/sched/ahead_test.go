@@ -12,6 +12,10 @@ func (m *sim) burst(n int, next func(int) int) {
 	if !m.s.Steady() {
 		return
 	}
+	if len(m.s.Waiting()) > 0 {
+		n = min(n, m.s.Left())
+		m.queued++
+	}
 	free, tables := m.pool.NumFree(), 0
 	for _, q := range m.s.Running() {
 		tables += len(q.Table)
@@ -99,14 +103,32 @@ func TestSteady(t *testing.T) {
 
 	b := &Sequence{ID: "b", Tokens: make([]int32, 20), MaxTokens: 24, LogitsFrom: 19, Salt: "b"}
 	add(t, s, b)
-	want(false, "somebody came")
+	want(true, "somebody came for whom there is no room")
 	s.Done(s.Schedule())
 	a.Tokens = append(a.Tokens, 1)
-	want(false, "somebody waits for room")
+	want(true, "somebody waits for room")
+	d := &Sequence{ID: "d", Tokens: make([]int32, 5), MaxTokens: 9, LogitsFrom: 4, Salt: "d"}
+	add(t, s, d)
+	want(true, "there is room for one who is behind")
 	s.Remove(b)
+	want(false, "there is room for the first")
+	if !s.Extend(1000) || len(a.Table) != 5 {
+		t.Fatalf("a sequence of at most 20 tokens got %d blocks", len(a.Table))
+	}
+	want(false, "there is room if what was got ahead is given back")
+	s.Done(s.Schedule())
+	a.Tokens, d.Tokens = append(a.Tokens, 1), append(d.Tokens, 1)
+	b = &Sequence{ID: "b", Tokens: make([]int32, 2), MaxTokens: 4, LogitsFrom: 1, Salt: "b"}
+	add(t, s, b)
+	want(true, "no seat is free")
+	if n := s.Left(); n != 3 {
+		t.Errorf("%d steps until one is full, want 3", n)
+	}
+	s.Remove(b)
+	s.Remove(d)
 	want(true, "nobody waits")
-	if !s.Extend(6) || len(a.Table) != 4 {
-		t.Fatalf("10 tokens and the next 6 have %d blocks", len(a.Table))
+	if !s.Extend(5) || len(a.Table) != 4 {
+		t.Fatalf("11 tokens and the next 5 have %d blocks", len(a.Table))
 	}
 	if s.Extend(1000); len(a.Table) != 5 {
 		t.Errorf("a sequence of at most 20 tokens got %d blocks", len(a.Table))
@@ -116,6 +138,18 @@ func TestSteady(t *testing.T) {
 	p := s.Schedule()
 	if len(p.Admitted) != 1 || len(a.Table) != 3 {
 		t.Errorf("%d admitted; %d blocks for %d tokens", len(p.Admitted), len(a.Table), len(a.Tokens))
+	}
+}
+
+// TestSomebodyWaitsForAPrompt has one wait for what another computes in the next step, and then finds.
+func TestSomebodyWaitsForAPrompt(t *testing.T) {
+	s := New(Config{MaxBatchedTokens: 7, MaxLogits: 2, MaxSeqs: 2}, pool(9))
+	a := &Sequence{ID: "a", Tokens: make([]int32, 8), MaxTokens: 20, LogitsFrom: 7}
+	b := &Sequence{ID: "b", Tokens: make([]int32, 9), MaxTokens: 20, LogitsFrom: 8}
+	add(t, s, a, b)
+	s.Done(s.Schedule())
+	if a.NumComputed != 7 || len(s.Waiting()) != 1 || s.Steady() {
+		t.Errorf("%d tokens computed, %d wait, steady %v", a.NumComputed, len(s.Waiting()), s.Steady())
 	}
 }
 

@@ -18,7 +18,7 @@
 //     of these sequences is admitted, becomes overdue or is done) the first of those that run goes on undisturbed.
 //
 // Steps that go the same way for all that run can be computed several at once (Steady, Extend, Computed): while nobody
-// waits, and without that anybody gives way.
+// waits, or who waits could not run before one of them ends; and without that anybody gives way.
 //
 // The package knows no device and is used by one goroutine.
 package sched
@@ -239,20 +239,12 @@ func (s *Scheduler) preempt(q *Sequence) {
 // lack for theirs, would fit now. Otherwise prompts that cannot all fit would be computed side by side and then thrown
 // out again. Nor is one whose prompt another is computing: see awaits.
 func (s *Scheduler) admit() {
-	owed := 0 // blocks that running sequences lack for tokens that they have
-	for _, q := range s.running {
-		owed += s.pool.NumBlocksFor(len(q.Tokens)) - len(q.Table)
-	}
+	room := s.room()
 	p := &s.plan
-	for len(s.waiting) > 0 && len(s.running) < s.cfg.MaxSeqs && s.pool.NumFree() > owed {
+	for len(s.waiting) > 0 && !s.Full() && room > 0 {
 		q := s.waiting[0]
-		found := s.pool.Lookup(q.Table[:0], &q.chain, q.Tokens, q.LogitsFrom)
-		q.Table = found[:0] // keeps what it grew to
-		if s.awaits(q, len(found)) {
-			return
-		}
-		lack := s.pool.NumBlocksFor(len(q.Tokens)) - len(found)
-		if lack+owed+s.pool.NumFreeOf(found) > s.pool.NumFree() {
+		found, fit, _ := s.fits(q, room)
+		if !fit {
 			return
 		}
 		cached := len(found) * s.pool.BlockSize()
@@ -260,14 +252,36 @@ func (s *Scheduler) admit() {
 		if n == 0 {
 			return
 		}
+		room -= s.pool.NumBlocksFor(len(q.Tokens)) - len(found) + s.pool.NumFreeOf(found)
 		s.pool.Hold(found)
 		q.Table, _ = s.pool.Allocate(found, s.pool.NumBlocksFor(cached+n)-len(found))
-		owed += s.pool.NumBlocksFor(len(q.Tokens)) - len(q.Table)
 
 		p.Admitted = append(p.Admitted, Admission{Seq: q, Cached: cached, Resumed: q.admitted})
 		s.seat(q, cached)
 		p.add(q, n, rows)
 	}
+}
+
+// room is how many blocks are there for those who wait: the free ones and those that were got ahead, less what the running
+// sequences lack for the tokens that they have.
+func (s *Scheduler) room() int {
+	n := s.pool.NumFree()
+	for _, q := range s.running {
+		n += len(q.Table) - s.pool.NumBlocksFor(len(q.Tokens))
+	}
+	return n
+}
+
+// fits reports whether a waiting sequence could begin with so many blocks, those found in the cache included, or whether it had
+// better wait for what another is about to compute.
+func (s *Scheduler) fits(q *Sequence, room int) (found kvcache.Table, fit, awaits bool) {
+	found = s.pool.Lookup(q.Table[:0], &q.chain, q.Tokens, q.LogitsFrom)
+	q.Table = found[:0] // keeps what it grew to
+	if s.awaits(q, len(found)) {
+		return found, false, true
+	}
+	lack := s.pool.NumBlocksFor(len(q.Tokens)) - len(found)
+	return found, lack+s.pool.NumFreeOf(found) <= room, false
 }
 
 // seat moves the head of the queue to the running sequences.
