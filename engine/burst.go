@@ -11,12 +11,16 @@ import (
 	"github.com/pagelight/pagelight/internal/sched"
 )
 
-// While every answer has just its last token to compute and nobody waits, the device goes on by itself: it chooses the tokens and feeds
-// them back, several steps in a submission and the next submission on its way before the last one is read (docs/adr/0037-bursts.md).
-// What the host alone can do ends that: somebody comes or goes, or the device cannot tell which token to choose.
+// While every answer has just its last token to compute and nobody who waits could run, the device goes on by itself: it chooses the tokens
+// and feeds them back, several steps in a submission and the next submission on its way before the last one is read
+// (docs/adr/0037-bursts.md). What the host alone can do ends that: somebody comes or goes, or the device cannot tell which token to choose.
 
 // burstTime bounds a burst: that long a new request waits for each burst under way, and a reader for the tokens of one.
 const burstTime = 8 * time.Millisecond
+
+// queueSteps bounds the steps under way while somebody waits for a seat or for blocks: an answer that ends otherwise than by its
+// length leaves its own for the rest of them. It is enough to have a step on the device while another is handed out and the next recorded.
+const queueSteps = 4
 
 // nativeFlights is how many bursts are under way natively. In a browser, where the end of work is noticed later, there is one more.
 const nativeFlights = 2
@@ -35,7 +39,7 @@ type bursts struct {
 // as a single step.
 func (l *loop) burst(plan *sched.Plan) (done bool, err error) {
 	b := &l.bursts
-	if b.most < 2 || b.stepTime == 0 || 2*b.stepTime > burstTime || !l.sched.Steady() {
+	if b.most < 2 || b.stepTime == 0 || b.stepTime > l.longestStep() || !l.sched.Steady() || l.queued() && l.sched.Left() < 2 {
 		return false, nil
 	}
 	choice, ok := l.burstRows(plan)
@@ -45,7 +49,7 @@ func (l *loop) burst(plan *sched.Plan) (done bool, err error) {
 	if err := l.exec.Begin(plan, b.rows, choice); err != nil {
 		return true, err
 	}
-	f := fleet{l: l, plan: plan, drawn: choice != runner.ChooseBest, last: time.Now(), left: b.rows[0].Left}
+	f := fleet{l: l, plan: plan, drawn: choice != runner.ChooseBest, last: time.Now(), least: l.sched.Left()}
 	for _, row := range b.rows {
 		f.left = max(f.left, row.Left)
 	}
@@ -61,6 +65,22 @@ func (l *loop) burst(plan *sched.Plan) (done bool, err error) {
 	}
 	return true, err
 }
+
+// longestStep is how long a step may take that others follow on the device. Where a seat is free, two of them are a burst's time each, which
+// a new request may have to wait; where none is, it could not begin at once anyway. Software adapters take long for what the
+// host does quickly, so there two steps have to fit a burst.
+func (l *loop) longestStep() time.Duration {
+	switch {
+	case !l.topOnDevice:
+		return burstTime / 2
+	case l.sched.Full():
+		return 2 * burstTime
+	}
+	return burstTime
+}
+
+// queued reports whether somebody waits.
+func (l *loop) queued() bool { return len(l.sched.Waiting()) > 0 }
 
 // burstRows describes the rows of a plan, or says that one of them needs the host for each token.
 func (l *loop) burstRows(plan *sched.Plan) (choice runner.Choice, ok bool) {
@@ -96,6 +116,7 @@ type fleet struct {
 	plan  *sched.Plan
 	drawn bool // rather than all greedy
 	left  int  // most steps that a row may still want
+	least int  // fewest, which may have come below 0
 
 	under   int  // bursts under way
 	steps   int  // of them
@@ -116,6 +137,7 @@ func (f *fleet) fly() error {
 				return err
 			} else {
 				f.under, f.steps, f.total, f.left = f.under+1, f.steps+n, f.total+n, f.left-n
+				f.least -= n
 			}
 		}
 		if f.under == 0 {
@@ -139,7 +161,9 @@ func (f *fleet) fly() error {
 func (f *fleet) next() int {
 	b := &f.l.bursts
 	n := min(max(1, f.total), b.most, max(1, int(burstTime/max(b.stepTime, 1))))
-	n = min(1<<(bits.Len(uint(n))-1), f.l.exec.Room(), f.left)
+	if n = min(1<<(bits.Len(uint(n))-1), f.l.exec.Room(), f.left); f.l.queued() {
+		n = min(n, f.least, max(1, queueSteps/b.flights)) // no seat stays empty when an answer has its length
+	}
 	for ; n > 0; n /= 2 {
 		// The last step finds the place of the token after it, which the next burst computes.
 		if f.l.sched.Extend(f.steps + n + 1) {
@@ -156,20 +180,22 @@ func (f *fleet) abandon() {
 	}
 }
 
-// look sees whether something waits for the loop.
+// look sees whether something is to be done for which the loop has to plan.
 func (f *fleet) look() {
 	l := f.l
-	select {
-	case jobs := <-l.inbox:
-		l.admit(jobs)
-		f.changed = true
-	case <-l.quit:
-		f.changed = true
-	default:
+	for came := true; came; {
+		select {
+		case jobs := <-l.inbox:
+			l.admit(jobs)
+		case <-l.quit:
+			f.changed, came = true, false
+		default:
+			came = false
+		}
 	}
 	before := len(l.jobs)
 	l.dropCancelled()
-	if len(l.jobs) < before {
+	if len(l.jobs) < before || !l.sched.Steady() {
 		f.changed = true
 	}
 }

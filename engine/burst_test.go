@@ -178,6 +178,119 @@ func TestSomebodyComesDuringBursts(t *testing.T) {
 	}
 }
 
+// crowd asks for answers of the given lengths at once, and checks each. Some of them end with the id 2, before their length.
+func crowd(t *testing.T, e *Engine, lengths []int, early func(i int) bool) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i, n := range lengths {
+		wg.Go(func() {
+			req, from := greedy([]int32{int32(10 + i)}, n), int32(10+i)
+			if early(i) {
+				from = int32(fakeVocab + 2 - n) // the last of n ids is 2
+				req = greedy([]int32{from}, 3*n)
+			}
+			if _, ids, _, err := collect(t.Context(), e, req); err != nil || !slices.Equal(ids, counting(from, n)) {
+				t.Errorf("answer %d of %d ids: %v, error %v", i, n, ids, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// whileOthersWait has f told how many steps are under way after each burst that begins while somebody waits, and counts rows of theirs
+// that are computed in vain.
+func whileOthersWait(e *Engine, exec *fakeExec, f func(steps int)) (vain *int) {
+	before := 0
+	vain = new(int)
+	exec.ahead = func(steps int) {
+		if len(e.loop.sched.Waiting()) > 0 {
+			f(steps)
+			*vain += exec.vain - before
+		}
+		before = exec.vain
+	}
+	return vain
+}
+
+// TestBurstsWhileOthersWait has more answers than seats. Steps go on in bursts, few are under way while somebody waits, and no
+// seat stays empty when an answer has its length.
+func TestBurstsWhileOthersWait(t *testing.T) {
+	lengths := []int{90, 83, 97, 71, 88, 93, 79, 101, 64, 85, 92, 77}
+	most, crowded := 0, 0
+	exec := &fakeExec{delay: 50 * time.Microsecond}
+	e := newFake(t, exec, 64)
+	e.loop.bursts.flights = nativeFlights
+	vain := whileOthersWait(e, exec, func(steps int) { most, crowded = max(most, steps), crowded+1 })
+	crowd(t, e, lengths, func(int) bool { return false })
+	if most > queueSteps || crowded == 0 || *vain > 0 {
+		t.Errorf("%d bursts while somebody waited, up to %d steps under way, %d rows of steps in vain", crowded, most, *vain)
+	}
+	// 12 answers of 85 tokens on 4 seats are 255 steps, with a step or two for who comes and goes.
+	if t.Logf("%d single steps and %d bursts", exec.steps, exec.bursts); exec.steps > 60 || exec.bursts > 180 {
+		t.Errorf("%d single steps and %d bursts", exec.steps, exec.bursts)
+	}
+}
+
+// TestSeatsAreEmptyForAShortTime has answers end with a token while others wait for their seats.
+func TestSeatsAreEmptyForAShortTime(t *testing.T) {
+	lengths := slices.Repeat([]int{60, 45, 52}, 8)
+	exec := &fakeExec{delay: 50 * time.Microsecond}
+	e := newFake(t, exec, 64)
+	e.loop.bursts.flights = nativeFlights
+	crowded := 0
+	vain := whileOthersWait(e, exec, func(int) { crowded++ })
+	crowd(t, e, lengths, func(i int) bool { return i%3 > 0 })
+	if most := len(lengths) * (queueSteps - 1); crowded == 0 || *vain > most {
+		t.Errorf("%d bursts while somebody waited, %d rows of steps in vain, want %d at most", crowded, *vain, most)
+	}
+}
+
+// TestBurstsWithoutRoom has the queue wait for blocks while seats are free.
+func TestBurstsWithoutRoom(t *testing.T) {
+	exec := &fakeExec{delay: 50 * time.Microsecond}
+	e := newFake(t, exec, 8) // 128 tokens
+	most, crowded := 0, 0
+	whileOthersWait(e, exec, func(steps int) {
+		if !e.loop.sched.Full() {
+			most, crowded = max(most, steps), crowded+1
+		}
+	})
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			prompt := counting(int32(100*i), 40)
+			_, ids, _, err := collect(t.Context(), e, greedy(prompt, 30))
+			if err != nil || !slices.Equal(ids, counting(prompt[39], 30)) {
+				t.Errorf("ids %v, error %v", ids, err)
+			}
+		})
+	}
+	wg.Wait()
+	if most > queueSteps || crowded == 0 {
+		t.Errorf("%d bursts while somebody waited for blocks, up to %d steps under way", crowded, most)
+	}
+}
+
+// TestLongStepsFollowEachOther has all seats taken: then a step that takes a while has the next one behind it. Software adapters compute
+// single steps.
+func TestLongStepsFollowEachOther(t *testing.T) {
+	for _, c := range []struct {
+		hardware bool
+		delay    time.Duration
+		bursts   bool
+	}{{true, burstTime * 5 / 4, true}, {true, 3 * burstTime, false}, {false, burstTime * 5 / 8, false}} {
+		exec := &fakeExec{delay: c.delay}
+		most := 0
+		exec.ahead = func(steps int) { most = max(most, steps) }
+		e := newFake(t, exec, 64)
+		e.loop.topOnDevice, e.loop.bursts.flights = c.hardware, nativeFlights
+		crowd(t, e, []int{12, 12, 12, 12}, func(int) bool { return false })
+		if (exec.bursts > 0) != c.bursts || most > nativeFlights {
+			t.Errorf("hardware %v, steps of %v: %d bursts, %d steps under way", c.hardware, c.delay, exec.bursts, most)
+		}
+	}
+}
+
 // TestBurstsUnderPressure lets many answers come, go and be cancelled over a pool that they do not fit.
 func TestBurstsUnderPressure(t *testing.T) {
 	for seed := range uint64(4) {

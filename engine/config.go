@@ -73,7 +73,7 @@ type Config struct {
 	// Choices says which variants of kernels to use, as Tune has found; nil: the defaults. Unknown ones are ignored.
 	Choices map[string]string
 	// MaxBurst is the most steps that the device does by itself before the host looks at what came of them. Fewer are done where
-	// they take long, and single steps where somebody waits or the host is needed to choose. 0 means 16, which is the most;
+	// they take long or somebody waits, and single steps where somebody could begin or the host is needed to choose. 0 means 16, which is the most;
 	// 1 has the host choose every token.
 	MaxBurst int
 

@@ -41,6 +41,8 @@ type fakeExec struct {
 	rows    []fakeRow
 	flights []runner.Burst
 	bursts  int
+	ahead   func(steps int) // is told how many steps of bursts are under way after each Burst
+	vain    int             // rows of steps of bursts that computed nothing, their answer having ended
 }
 
 // stepsOnly is the part of an executor that loops without bursts do not call.
@@ -141,6 +143,7 @@ func (f *fakeExec) Burst(p *sched.Plan, steps int) error {
 			r := &f.rows[i]
 			if r.Left == 0 {
 				ids = append(ids, kernels.NoToken)
+				f.vain++
 				continue
 			}
 			if r.seq.Table != nil && r.seq.Table.Capacity() <= r.pos {
@@ -166,6 +169,13 @@ func (f *fakeExec) Burst(p *sched.Plan, steps int) error {
 	}
 	f.bursts++
 	f.flights = append(f.flights, runner.MakeBurst(len(f.rows), ids))
+	if f.ahead != nil {
+		under := 0
+		for _, b := range f.flights {
+			under += b.Steps
+		}
+		f.ahead(under)
+	}
 	f.ids = f.ids[:0]
 	for _, r := range f.rows {
 		f.ids = append(f.ids, (r.last+1)%fakeVocab)

@@ -15,7 +15,7 @@ type servingFlags struct {
 	SchedulingPolicy          string  `enum:"fcfs,priority" default:"fcfs" env:"PAGELIGHT_SCHEDULING_POLICY" help:"Whose turn it is: fcfs (first come, first served) or priority (the request's priority, lowest first)."`
 	MaxNumOvertakes           int     `default:"64" placeholder:"N" env:"PAGELIGHT_MAX_NUM_OVERTAKES" help:"With the policy priority: later answers that may come before a waiting one, which then has its turn whatever its priority."`
 	LongPrefillTokenThreshold int     `placeholder:"N" env:"PAGELIGHT_LONG_PREFILL_TOKEN_THRESHOLD" help:"Most tokens of one prompt in one step, so that a long one leaves room for others. Default: no bound."`
-	MaxBurst                  int     `placeholder:"N" env:"PAGELIGHT_MAX_BURST" help:"Most tokens of an answer that the device chooses before the host looks at them, while nobody waits. Default 16, the most; 1 is one at a time."`
+	MaxBurst                  int     `placeholder:"N" env:"PAGELIGHT_MAX_BURST" help:"Most tokens of an answer that the device chooses before the host looks at them; fewer while somebody waits. Default 16, the most; 1 is one at a time."`
 	EnablePrefixCaching       bool    `default:"true" negatable:"" env:"PAGELIGHT_ENABLE_PREFIX_CACHING" help:"Keep keys and values of prompts for requests that begin alike."`
 	Deterministic             bool    `env:"PAGELIGHT_DETERMINISTIC" help:"The same tokens bit for bit, alone or batched, cached or not; costs speed."`
 	GPUMemoryUtilization      float64 `name:"gpu-memory-utilization" placeholder:"SHARE" env:"PAGELIGHT_GPU_MEMORY_UTILIZATION" help:"Refused: WebGPU does not tell how much memory there is. Use --gpu-memory."`
