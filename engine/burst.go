@@ -204,9 +204,10 @@ func (f *fleet) look() {
 func (f *fleet) land(burst runner.Burst) {
 	l, now := f.l, time.Now()
 	took := now.Sub(f.last) / time.Duration(burst.Steps)
+	clock := l.exec.Clock()
 	for s := range burst.Steps {
 		rec := l.record.next()
-		rec.Took = took
+		rec.Took, rec.Clock = took, clock
 		at := f.last.Add(took * time.Duration(s+1))
 		for row, c := range f.plan.Chunks {
 			f.token(c.Seq, row, burst.At(s, row), at, rec)
@@ -274,6 +275,7 @@ func (l *loop) decide(plan *sched.Plan, drawn bool) error {
 			continue
 		}
 		rec := l.record.next()
+		rec.Clock = l.exec.Clock()
 		l.booked(j, c.Seq, rec)
 		reason := l.accept(j, id, nil, time.Now(), rec)
 		if l.observer != nil {

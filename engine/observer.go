@@ -25,6 +25,8 @@ type StepRecord struct {
 
 	FirstTokens []time.Duration // for each answer that got its first token: the time since it was submitted
 	InterToken  []time.Duration // for each answer that got a later one: the time since its token before
+
+	Clock Clock // what steps have cost so far; steps that the device did in one go have that of the last one
 }
 
 // next makes the record that of another step, which has done nothing yet.

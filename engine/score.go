@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/pagelight/pagelight/internal/sample"
@@ -13,6 +14,9 @@ type LogitsRequest struct {
 	TokenIDs []int32
 	From     int // the first position whose logits are wanted
 	Steps    int // how many tokens to continue greedily; end-of-answer ids do not end it
+	// Chunk is the most tokens computed in one step, 0 for as many as a step may have. With 1 a prompt is computed as answers are, by
+	// other kernels than those of prompts.
+	Chunk int
 }
 
 // Logits computes logits [vocab] position by position: fn gets each row from From on, those of the continuation
@@ -21,6 +25,9 @@ type LogitsRequest struct {
 func (e *Engine) Logits(ctx context.Context, req LogitsRequest, fn func(pos int, row []float32) error) ([]int32, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if req.Chunk < 0 {
+		return nil, &ParamError{"chunk", fmt.Sprintf("must be at least 0, got %d", req.Chunk)}
+	}
 	ids, err := e.promptIDs(ctx, &Request{TokenIDs: req.TokenIDs})
 	if err != nil {
 		return nil, err
@@ -34,7 +41,9 @@ func (e *Engine) Logits(ctx context.Context, req LogitsRequest, fn func(pos int,
 		group:  &group{ctx: ctx, id: "logits", out: newQueue(), n: 1, left: 1, promptTop: -1},
 		prompt: len(ids), maxNew: req.Steps, promptOnly: req.Steps == 0, top: -1, text: e.Text, onLogits: fn,
 		sampler: sample.New(p, e.config.VocabSize),
-		seq:     &sched.Sequence{ID: "logits", Tokens: ids, MaxTokens: len(ids) + max(0, req.Steps-1), LogitsFrom: max(0, min(req.From, len(ids)-1))},
+		seq: &sched.Sequence{
+			ID: "logits", Tokens: ids, MaxTokens: len(ids) + max(0, req.Steps-1), LogitsFrom: max(0, min(req.From, len(ids)-1)), MaxChunk: req.Chunk,
+		},
 	}
 	if err := e.loop.submit([]*job{j}); err != nil {
 		return nil, err

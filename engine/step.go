@@ -26,7 +26,7 @@ func (l *loop) step(plan *sched.Plan) error {
 	l.sched.Done(plan)
 	now := time.Now()
 	rec := l.record.next()
-	rec.Took, rec.Tokens, rec.Seqs = now.Sub(start), plan.NumTokens, len(plan.Chunks)
+	rec.Took, rec.Tokens, rec.Seqs, rec.Clock = now.Sub(start), plan.NumTokens, len(plan.Chunks), l.exec.Clock()
 	l.meter.step(plan, rec.Took)
 	if plan.NumTokens == len(plan.Chunks) {
 		l.bursts.stepTime = rec.Took

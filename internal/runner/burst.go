@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
@@ -140,6 +141,8 @@ func (r *Runner) Begin(p *sched.Plan, rows []BurstRow, choice Choice) error {
 			len(rows), len(p.Chunks), p.NumTokens, p.NumLogits, len(b.flights)))
 	}
 	b.rows = 0
+	start := time.Now()
+	defer func() { r.clock.Encode += time.Since(start) }()
 	if err := r.in.write(r.dev, r.fwd, p); err != nil {
 		return err
 	}
@@ -201,6 +204,7 @@ func (r *Runner) Room() int {
 
 // Burst submits steps more steps, at most Room. The sequences of p, those of Begin, have blocks for all that was submitted.
 func (r *Runner) Burst(p *sched.Plan, steps int) error {
+	start := time.Now()
 	b := &r.bursts
 	if steps < 1 || steps > r.Room() || b.rows == 0 {
 		panic(fmt.Sprintf("BUG: runner: a burst of %d steps, room for %d, %d rows", steps, r.Room(), b.rows))
@@ -225,7 +229,7 @@ func (r *Runner) Burst(p *sched.Plan, steps int) error {
 		b.submit = append(b.submit, trunk, b.head)
 	}
 	b.submit = append(b.submit, tail)
-	if err := r.submitAll(b.submit, steps*b.rows, steps); err != nil {
+	if err := r.submitAll(start, b.submit, steps*b.rows, steps); err != nil {
 		return err
 	}
 	slot := b.next % segmentSlots

@@ -16,16 +16,15 @@ type Clock struct {
 	ReadBacks  int64 `json:"read_backs"`
 	ReadBytes  int64 `json:"read_bytes"`
 
-	Encode time.Duration `json:"encode_ns"` // spent in recording and submitting
+	Encode time.Duration `json:"encode_ns"` // spent in writing inputs, recording and submitting
 	Wait   time.Duration `json:"wait_ns"`   // spent in waiting for the device and reading back
 }
 
 // Clock tells the costs so far.
 func (r *Runner) Clock() Clock { return r.clock }
 
-// submitAll submits programs that compute tokens in steps.
-func (r *Runner) submitAll(programs []gpu.Program, tokens, steps int) error {
-	start := time.Now()
+// submitAll submits programs that compute tokens in steps; preparing them began at start.
+func (r *Runner) submitAll(start time.Time, programs []gpu.Program, tokens, steps int) error {
 	err := r.dev.Submit(programs...)
 	r.clock.Encode += time.Since(start)
 	r.clock.Submits++

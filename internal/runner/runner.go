@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
@@ -99,6 +100,7 @@ func (r *Runner) Description() Description { return r.desc }
 
 // Step computes a plan. An error that wraps gpu.ErrDeviceLost is final.
 func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, error) {
+	start := time.Now()
 	if err := r.in.write(r.dev, r.fwd, p); err != nil {
 		return Result{}, err
 	}
@@ -112,7 +114,7 @@ func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, er
 	if want == WantNothing {
 		// Nothing is read, but the wait keeps at most one step in flight and brings errors home to their step.
 		r.submit[0] = trunk
-		if err := r.submitAll(r.submit[:1], p.NumTokens, 1); err != nil {
+		if err := r.submitAll(start, r.submit[:1], p.NumTokens, 1); err != nil {
 			return Result{}, err
 		}
 		return Result{}, r.wait(func() error { return r.dev.Wait(ctx) }, 0)
@@ -122,7 +124,7 @@ func (r *Runner) Step(ctx context.Context, p *sched.Plan, want Want) (Result, er
 		return Result{}, err
 	}
 	r.submit = [2]gpu.Program{trunk, head}
-	if err := r.submitAll(r.submit[:], p.NumTokens, 1); err != nil {
+	if err := r.submitAll(start, r.submit[:], p.NumTokens, 1); err != nil {
 		return Result{}, err
 	}
 	if want == WantIDs {

@@ -117,7 +117,7 @@ func (s *Scheduler) MaxSequences() int {
 
 // Add queues a sequence, or returns ErrQueueFull or a *SizeError. It has at least one token and no more than MaxTokens.
 func (s *Scheduler) Add(q *Sequence) error {
-	if len(q.Tokens) == 0 || len(q.Tokens) > q.MaxTokens || q.LogitsFrom < 0 || q.state != idle || q.admitted {
+	if len(q.Tokens) == 0 || len(q.Tokens) > q.MaxTokens || q.LogitsFrom < 0 || q.MaxChunk < 0 || q.state != idle || q.admitted {
 		panic(fmt.Sprintf("BUG: sched: sequence %s of %d tokens, at most %d, logits from %d, state %d",
 			q.ID, len(q.Tokens), q.MaxTokens, q.LogitsFrom, q.state))
 	}
@@ -192,6 +192,9 @@ func (s *Scheduler) share(q *Sequence, start, behind int) (n, rows int) {
 	n = min(len(q.Tokens)-start, s.cfg.MaxBatchedTokens-s.plan.NumTokens-behind)
 	if t := s.cfg.LongPrefillThreshold; t > 0 {
 		n = min(n, t)
+	}
+	if q.MaxChunk > 0 {
+		n = min(n, q.MaxChunk)
 	}
 	rows = max(0, start+n-max(start, q.LogitsFrom))
 	if over := rows - (s.cfg.MaxLogits - s.plan.NumLogits - behind); over > 0 {

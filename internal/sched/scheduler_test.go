@@ -155,6 +155,16 @@ func TestLongPrefillThresholdLeavesRoomForOthers(t *testing.T) {
 	step(t, s, "a 10+2/1, b 5+1/1, c 8+1/1")
 }
 
+func TestMaxChunkBoundsOneSequence(t *testing.T) {
+	s := New(Config{MaxBatchedTokens: 12, MaxLogits: 4, MaxSeqs: 4, LongPrefillThreshold: 5}, pool(16))
+	a, b := seq("a", 3, 5), seq("b", 7, 9)
+	a.MaxChunk, b.MaxChunk = 1, 9
+	add(t, s, a, b)
+	step(t, s, "a 0+1/0, b 0+5/0")
+	step(t, s, "a 1+1/0, b 5+2/1")
+	step(t, s, "a 2+1/1, b 7+1/1")
+}
+
 func TestAdmissionWaitsForThePromptsBlocksInOrder(t *testing.T) {
 	s := New(Config{MaxBatchedTokens: 16, MaxLogits: 4, MaxSeqs: 4, LongPrefillThreshold: 8}, pool(6))
 	a, b, c := seq("a", 12, 16), seq("b", 16, 24), seq("c", 1, 4)

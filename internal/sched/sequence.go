@@ -13,6 +13,7 @@ type Sequence struct {
 	// LogitsFrom is the first position whose logits are wanted and were not given yet; everything from there on gets a
 	// row. Done moves it. No position from it on is taken from the prefix cache.
 	LogitsFrom int
+	MaxChunk   int // most tokens of it in one step; 0: as many as Config allows
 
 	// The scheduler's own, for others to read.
 
