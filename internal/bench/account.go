@@ -15,6 +15,7 @@ import (
 // account profiles the steps behind the tests and says where the time of a token goes.
 func (m *measurement) account(ctx context.Context) error {
 	info := m.eng.Info()
+	m.done = m.total
 	profile := func(req engine.ProfileRequest) (*Profile, error) {
 		if req.Depth+req.Tokens > info.MaxModelLen {
 			return nil, nil
@@ -23,7 +24,7 @@ func (m *measurement) account(ctx context.Context) error {
 		if req.Tokens > 1 {
 			name = fmt.Sprintf("prompt, %d tokens at %d", req.Tokens, req.Depth)
 		}
-		m.o.tell("profile of %s, KV %s", name, m.run.KV)
+		m.tell(DoingProfile, name, 0)
 		p, err := m.eng.Profile(ctx, req)
 		if err != nil {
 			return nil, err
@@ -133,7 +134,7 @@ func (m *measurement) tokenOf(t *Test, p *Profile) *Token {
 	if p.SumUS > 0 {
 		slices.SortStableFunc(kernels, func(x, y KernelProfile) int { return cmp.Compare(y.StepUS, x.StepUS) })
 		for _, k := range kernels {
-			part(k.Name, k.StepUS, fmt.Sprintf("%d dispatches of %.1f us, %.0f GB/s", k.Count, k.EachUS, k.GBps))
+			part(k.Name, k.StepUS, fmt.Sprintf("%d dispatches of %.1f us and %.2f MB, %.0f GB/s", k.Count, k.EachUS, float64(k.Bytes)/1e6/float64(max(1, k.Count)), k.GBps))
 		}
 		part("between kernels", p.StepUS-p.SumUS, "the step by itself, less its kernels; negative where they overlap or where timing each costs more")
 	} else {

@@ -135,9 +135,13 @@ func (m *measurement) margins(ctx context.Context, prompt, answer []int32) (marg
 	return margins, err
 }
 
-// audit holds all tokens of an answer to the logits of its own text: however far it is from what is known, each token must be the best
-// one, or nearly so.
+// audit holds all tokens of an answer to the logits of its own text, once for each test: however far it is from what is known, each token
+// must be the best one, or nearly so.
 func (m *measurement) audit(ctx context.Context, setting string, prompt, answer []int32) error {
+	if m.audited[setting] {
+		return nil
+	}
+	m.audited[setting] = true
 	margins, err := m.margins(ctx, prompt, answer)
 	if err != nil {
 		return err
@@ -149,6 +153,46 @@ func (m *measurement) audit(ctx context.Context, setting string, prompt, answer 
 			m.fault(c, i, answer[i], -1)
 			return nil
 		}
+	}
+	return nil
+}
+
+// first is what may follow a prompt.
+type first struct {
+	best int32
+	good []int32 // the best one, and those that are nearly as good
+}
+
+// compareFirst holds the first token after a prompt to the logits that the prompt has when it is computed token by token: as answers are,
+// by other kernels than those of prompts. These logits are computed once for each test.
+func (m *measurement) compareFirst(ctx context.Context, setting string, prompt []int32, got int32) error {
+	want, ok := m.firsts[setting]
+	if !ok {
+		m.tell(DoingCheck, setting, 0)
+		vocab, least := tokens(m.eng), m.run.Check.LeastMargin
+		_, err := m.eng.Logits(ctx, engine.LogitsRequest{TokenIDs: prompt, From: len(prompt) - 1, Chunk: 1}, func(_ int, row []float32) error {
+			row = row[:vocab]
+			for i, v := range row {
+				if v > row[want.best] {
+					want.best = int32(i)
+				}
+			}
+			for i, v := range row {
+				if float64(row[want.best])-float64(v) < least {
+					want.good = append(want.good, int32(i))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		m.firsts[setting] = want
+	}
+	c := m.caseOf(setting, &Answer{Name: "token by token", Prompt: prompt}, 1)
+	c.Answers++
+	if !slices.Contains(want.good, got) {
+		m.fault(c, 0, got, want.best)
 	}
 	return nil
 }

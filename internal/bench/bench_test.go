@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pagelight/pagelight/engine"
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -77,8 +76,10 @@ func TestRunMeasuresWhatWasAskedFor(t *testing.T) {
 	for _, x := range run.Tests {
 		names = append(names, x.Name)
 		s := x.Speed
-		if g := x.Stages; g == nil || g.Dispatches < 30 || g.Submits <= 0 || g.ReadBacks <= 0 || g.BytesRead < 1 {
+		if g := x.Stages; g == nil || g.Dispatches < 30 || g.Submits <= 0 || g.ReadBacks <= 0 || g.BytesRead < 1 || g.EncodeUS <= 0 || g.WaitUS <= 0 || g.HostUS < 0 {
 			t.Errorf("%s: stages %+v", x.Name, g)
+		} else if sum := g.EncodeUS + g.WaitUS + g.HostUS; x.Kind == KindPrefill && (sum < 900*x.LatencyMS || sum > 1100*x.LatencyMS) {
+			t.Errorf("%s: the stages are %g us, a prompt takes %g ms", x.Name, sum, x.LatencyMS)
 		}
 		if len(s.Samples) != 2 || s.Min <= 0 || s.Min > s.Median || s.Median > s.Max || x.LatencyMS <= 0 {
 			t.Errorf("%s: %+v, %g ms", x.Name, s, x.LatencyMS)
@@ -91,10 +92,12 @@ func TestRunMeasuresWhatWasAskedFor(t *testing.T) {
 	if c := run.Check; c.Verdict != Passed || c.KnownAnswer || c.LeastMargin != 0.15 || !strings.Contains(c.Source, "no known answers") {
 		t.Errorf("check %+v", c)
 	}
-	for _, setting := range []string{"logits", "batch 1", "batch 4", "b4 (pp128+tg64)"} {
-		i := slices.IndexFunc(run.Check.Cases, func(c CheckCase) bool { return c.Setting == setting && c.Case == "block" })
-		if i < 0 {
-			t.Errorf("nothing was checked at %s", setting)
+	for setting, name := range map[string]string{
+		"logits": "block", "batch 1": "block", "batch 4": "block", "b4 (pp128+tg64)": "block", "pp20": "token by token", "tg6 @ d30": "own logits",
+	} {
+		i := slices.IndexFunc(run.Check.Cases, func(c CheckCase) bool { return c.Setting == setting && c.Case == name })
+		if i < 0 || run.Check.Cases[i].Compared < 1 || setting == "pp20" && run.Check.Cases[i].Answers != 3 {
+			t.Errorf("nothing was checked at %s: %+v", setting, run.Check.Cases)
 		}
 	}
 	k := run.Token
@@ -215,7 +218,7 @@ func TestWrongAnswersHaveNoSpeed(t *testing.T) {
 // TestWrongAnswersOfTimedRuns: an answer that goes wrong after the check has been passed is noticed too.
 func TestWrongAnswersOfTimedRuns(t *testing.T) {
 	b := small(t)
-	m := &measurement{Bench: b, eng: open(t, b, engine.KVF32, ""), audited: map[string]bool{}}
+	m := &measurement{Bench: b, eng: open(t, b, engine.KVF32, ""), audited: map[string]bool{}, firsts: map[string]first{}}
 	m.run.Check.LeastMargin = 0.02
 	answers := must(m.own(t.Context()))(t)
 	block := &answers[2]
@@ -230,10 +233,43 @@ func TestWrongAnswersOfTimedRuns(t *testing.T) {
 	}
 }
 
+// TestPromptsAreCompared: the first token after a prompt is held to known answers where there are any, else to the prompt computed token
+// by token.
+func TestPromptsAreCompared(t *testing.T) {
+	b := must(New(Options{Prompts: []int{20}, Repetitions: 1}))(t)
+	eng := open(t, b, engine.KVF32, "")
+	ids := prompt("any", 20, 640)
+	m := &measurement{Bench: b, eng: eng, firsts: map[string]first{}}
+	m.run.Check.LeastMargin = 0.02
+	got, _, err := m.ask(t.Context(), ids, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := eng.Stats().Clock.Steps
+	if err := m.compareFirst(t.Context(), "pp20", ids, got[0]); err != nil || m.wrong != nil {
+		t.Errorf("a right token: %v, %v", err, m.wrong)
+	}
+	if steps := eng.Stats().Clock.Steps - before; steps != int64(len(ids)) {
+		t.Errorf("a prompt of %d tokens was computed in %d steps", len(ids), steps)
+	}
+	if err := m.compareFirst(t.Context(), "pp20", ids, got[0]+1); err != nil || !errors.Is(m.wrong, ErrWrong) || !strings.Contains(m.wrong.Error(), "pp20, KV , case token by token: token 0 is") {
+		t.Errorf("a wrong token: %v, %v", err, m.wrong)
+	}
+	if _, err := eng.Logits(t.Context(), engine.LogitsRequest{TokenIDs: ids, Chunk: -1}, nil); err == nil {
+		t.Error("a chunk of -1 tokens is no error")
+	}
+
+	m = &measurement{Bench: b, eng: eng, cases: []Answer{{Name: "any", Prompt: ids, Greedy: []int32{got[0] + 1}, Margins: []float64{1}}}}
+	m.run.Check = Check{LeastMargin: 0.02, KnownAnswer: true}
+	if err := m.tests(t.Context(), m.plan(eng.Info())); !errors.Is(err, ErrWrong) || !strings.Contains(err.Error(), "pp20, KV , case any: token 0") || len(m.run.Tests) != 0 {
+		t.Errorf("another answer is known: %v, tests %+v", err, m.run.Tests)
+	}
+}
+
 // TestAnswersAreHeldToTheirLogits: a token that is not the best one is noticed where nothing is known.
 func TestAnswersAreHeldToTheirLogits(t *testing.T) {
 	b := small(t)
-	m := &measurement{Bench: b, eng: open(t, b, engine.KVF32, "")}
+	m := &measurement{Bench: b, eng: open(t, b, engine.KVF32, ""), audited: map[string]bool{}}
 	m.run.Check.LeastMargin = 0.02
 	ids := prompt("any", 20, 640)
 	got, _, err := m.ask(t.Context(), ids, 40) // across blocks
@@ -254,19 +290,6 @@ func TestBytesAreApproximate(t *testing.T) {
 	run, err := b.Run(t.Context(), open(t, b, engine.KVI8, ""), Device{})
 	if err != nil || run.Check.Verdict != Approximate || len(run.Tests) == 0 || run.Check.Cases[0].Wrong == 0 {
 		t.Errorf("%v, %+v", err, run.Check)
-	}
-}
-
-func TestTestsWithoutRoomAreLeftOut(t *testing.T) {
-	b := must(New(Options{Prompts: []int{5000}, Gens: []int{4}, Repetitions: 1, NoProfile: true}))(t)
-	run, err := b.Run(t.Context(), open(t, b, engine.KVF16, ""), Device{})
-	if err != nil || len(run.Tests) != 1 || run.Tests[0].Name != "tg4" || !strings.Contains(strings.Join(run.Notes, "\n"), "pp5000 left out: it needs a context of 5001 tokens") {
-		t.Errorf("%v, tests %+v, notes %q", err, run.Tests, run.Notes)
-	}
-	b = must(New(Options{Prompts: []int{5000}, Repetitions: 1}))(t)
-	var p *engine.ParamError
-	if _, err := b.Run(t.Context(), open(t, b, engine.KVF16, ""), Device{}); !errors.As(err, &p) || !strings.Contains(err.Error(), "measure: pp5000 left out: it needs a context of 5001") {
-		t.Errorf("nothing to measure: %v", err)
 	}
 }
 
@@ -315,63 +338,6 @@ func TestKnownAnswers(t *testing.T) {
 		if _, answers := Known(model, w); answers != nil {
 			t.Errorf("%s with weights %s has known answers", model, w)
 		}
-	}
-}
-
-// TestHistoryCountsFullSteps: three answers, the second and third of which begin later; one ends before the others.
-func TestHistoryCountsFullSteps(t *testing.T) {
-	var h history
-	h.begin(3)
-	first := make([]time.Duration, 1)
-	h.Step(engine.StepRecord{Seqs: 1, GeneratedTokens: 1, FirstTokens: first})
-	h.Step(engine.StepRecord{Seqs: 2, GeneratedTokens: 2, FirstTokens: first})
-	h.Step(engine.StepRecord{Seqs: 3, GeneratedTokens: 3, FirstTokens: first}) // counting begins after this
-	h.Step(engine.StepRecord{Seqs: 3, GeneratedTokens: 3})
-	h.Step(engine.StepRecord{Seqs: 3, GeneratedTokens: 12}) // a burst of four
-	h.Step(engine.StepRecord{Seqs: 2, GeneratedTokens: 2})
-	if tokens, steps, took := h.window(); tokens != 15 || steps != 5 || took < 0 {
-		t.Errorf("%d tokens in %d steps and %v", tokens, steps, took)
-	}
-	if ahead := h.begin(3); ahead != 2 {
-		t.Errorf("early answers were %d tokens ahead, want 2", ahead)
-	}
-	if ahead := h.begin(2); ahead != 0 {
-		t.Errorf("another test begins %d ahead", ahead)
-	}
-	if tokens, _, _ := h.window(); tokens != 0 {
-		t.Errorf("another test begins with %d tokens", tokens)
-	}
-}
-
-// TestHistoryEndsWithinABurst: the four steps of a burst are told of at once, and an answer ended with the second.
-func TestHistoryEndsWithinABurst(t *testing.T) {
-	at := time.Now()
-	ms := time.Millisecond
-	h := history{rows: 2, steps: []moment{
-		{at: at, full: true},
-		{at.Add(3 * ms), 3 * ms, 2, true},
-		{at.Add(11 * ms), 2 * ms, 2, true},
-		{at.Add(11 * ms), 2 * ms, 2, true},
-		{at.Add(11 * ms), 2 * ms, 1, false},
-		{at.Add(11 * ms), 2 * ms, 1, false},
-		{at.Add(15 * ms), 4 * ms, 1, false},
-	}}
-	if tokens, steps, took := h.window(); tokens != 6 || steps != 3 || took != 7*ms {
-		t.Errorf("%d tokens in %d steps and %v, want 6, 3 and 7ms", tokens, steps, took)
-	}
-}
-
-// TestStages: three runs of which each has 10 steps of an answer after 2 of its prompt.
-func TestStages(t *testing.T) {
-	clock := func(n, prompts int64) engine.Clock {
-		return engine.Clock{
-			Steps: 10*n + 2*prompts, Dispatches: 500*n + 300*prompts, Submits: 5*n + 2*prompts, ReadBacks: 5*n + prompts, ReadBytes: 40*n + 4*prompts,
-			Encode: time.Duration(20*n+7*prompts) * time.Microsecond, Wait: time.Duration(60*n+100*prompts) * time.Microsecond,
-		}
-	}
-	want := Stages{EncodeUS: 2, WaitUS: 6, HostUS: 1, Dispatches: 50, Submits: 0.5, ReadBacks: 0.5, BytesRead: 4}
-	if s := stages(clock(1, 1), clock(4, 4), clock(4, 5), 3, 0.009); s == nil || *s != want {
-		t.Errorf("%+v, want %+v", s, want)
 	}
 }
 

@@ -28,7 +28,7 @@ func (m *measurement) check(ctx context.Context, tests []test) error {
 	info := m.eng.Info()
 	source, answers := m.known(info.Model, info.Weights)
 	c.KnownAnswer, c.Source = answers != nil, source
-	m.o.tell("checking answers, KV %s", m.run.KV)
+	m.tell(DoingCheck, "", 0)
 	if !c.KnownAnswer {
 		c.Source = "the engine's own answers, one at a time, and their logits: no known answers"
 		own, err := m.own(ctx)

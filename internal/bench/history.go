@@ -23,6 +23,7 @@ type moment struct {
 	took   time.Duration
 	tokens int
 	full   bool // all answers were in it
+	clock  engine.Clock
 }
 
 // begin starts a test of n answers and says how many tokens the first were ahead of the last in the tests of n before.
@@ -44,9 +45,9 @@ func (h *history) Step(r engine.StepRecord) {
 	h.firsts += len(r.FirstTokens)
 	switch {
 	case began:
-		h.steps = append(h.steps, moment{time.Now(), r.Took, r.GeneratedTokens, r.Seqs == h.rows})
+		h.steps = append(h.steps, moment{time.Now(), r.Took, r.GeneratedTokens, r.Seqs == h.rows, r.Clock})
 	case h.firsts == h.rows:
-		h.steps = append(h.steps, moment{at: time.Now(), full: true}) // where counting begins
+		h.steps = append(h.steps, moment{at: time.Now(), full: true, clock: r.Clock}) // where counting begins
 	case h.firsts > 0:
 		h.early += (r.GeneratedTokens + h.firsts - 1) / h.firsts
 	}
@@ -71,13 +72,46 @@ func (h *history) window() (tokens, steps int, took time.Duration) {
 	}
 	// The steps of a burst are told of together, when all of them are done; what they took is shared out evenly. The last full step
 	// may not be the last of its burst.
-	last := h.steps[n-1]
-	end := last.at
-	for _, s := range h.steps[n:] {
-		if s.at.Sub(last.at) > s.took/2 {
-			break
-		}
+	end := h.steps[n-1].at
+	for _, s := range h.steps[n : h.landed(n-1)+1] {
 		end = end.Add(-s.took)
 	}
 	return tokens, (tokens + h.rows - 1) / h.rows, end.Sub(h.steps[0].at)
+}
+
+// landed is the last of the steps that were told of together with step i.
+func (h *history) landed(i int) int {
+	last := i
+	for last+1 < len(h.steps) && h.steps[last+1].clock == h.steps[i].clock {
+		last++
+	}
+	return last
+}
+
+// first is the clock when the last of the answers had its first token.
+func (h *history) first() (c engine.Clock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.steps) > 0 {
+		c = h.steps[0].clock
+	}
+	return c
+}
+
+// span is what was done from when all answers had their first token until one of them was complete, to the end of the burst in which it
+// was.
+func (h *history) span() span {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for n < len(h.steps) && h.steps[n].full {
+		n++
+	}
+	if n == 0 {
+		return span{}
+	}
+	from, to := h.landed(0), h.landed(n-1)
+	s := span{h.steps[to].clock, h.steps[to].at.Sub(h.steps[from].at), to - from}
+	s.since(h.steps[from].clock)
+	return s
 }

@@ -21,6 +21,7 @@ type Bench struct {
 
 	// known, if set, replaces Known: tests have answers of their own.
 	known func(model, weights string) (string, []Answer)
+	room  room // what bounds the tests, as Configure found
 }
 
 // New checks what is to be measured.
@@ -29,20 +30,6 @@ func New(o Options) (*Bench, error) {
 		return nil, err
 	}
 	return &Bench{o: o, known: Known}, nil
-}
-
-// Configure gives cfg what the tests need of an engine: room for their contexts and answers, every prompt computed anew, and an
-// observer. What cfg says of lengths and numbers already stays.
-func (b *Bench) Configure(cfg engine.Config) engine.Config {
-	length, seqs := b.o.needs()
-	if cfg.MaxModelLen == 0 {
-		cfg.MaxModelLen = min(length, cfg.Source.Config().MaxPositions) // Run says what does not fit
-	}
-	if cfg.MaxSeqs == 0 {
-		cfg.MaxSeqs = seqs
-	}
-	cfg.NoPrefixCache, cfg.Observer = true, &b.past
-	return cfg
 }
 
 // measurement is a run under way.
@@ -54,15 +41,19 @@ type measurement struct {
 	cases  []Answer
 	approx bool
 	wrong  error // the first wrong answer
+	done   int   // tests
+	total  int
 	// audited are the tests an answer of which was held to its logits.
 	audited map[string]bool
+	// firsts are the tokens that may follow the prompts of tests.
+	firsts map[string]first
 }
 
 // Run checks and measures eng, which was opened with what Configure gave. When answers are wrong the error wraps ErrWrong, and
 // the run says what was wrong and holds no speed. device is what MeasureDevice found, for the roofline; it may be empty.
 func (b *Bench) Run(ctx context.Context, eng *engine.Engine, device Device) (Run, error) {
 	info := eng.Info()
-	m := &measurement{Bench: b, eng: eng, device: device, audited: map[string]bool{}, approx: info.KVType == engine.KVI8}
+	m := &measurement{Bench: b, eng: eng, device: device, audited: map[string]bool{}, firsts: map[string]first{}, approx: info.KVType == engine.KVI8}
 	m.run = Run{
 		Model: Model{info.Model, info.Architecture, info.Parameters, info.Weights, info.WeightBytes},
 		KV:    string(info.KVType), Kernels: info.Kernels, Notes: info.Notes,
@@ -72,6 +63,7 @@ func (b *Bench) Run(ctx context.Context, eng *engine.Engine, device Device) (Run
 	if len(tests) == 0 {
 		return m.run, &engine.ParamError{Field: "n_prompt, n_gen and batch", Reason: "leave nothing to measure: " + strings.Join(m.run.Notes[known:], "; ")}
 	}
+	m.total = len(tests)
 	err := m.check(ctx, tests)
 	if err == nil {
 		err = m.tests(ctx, tests)
@@ -86,44 +78,6 @@ func (b *Bench) Run(ctx context.Context, eng *engine.Engine, device Device) (Run
 		m.run.Tests, m.run.Profiles, m.run.Token = nil, nil, nil
 	}
 	return m.run, err
-}
-
-// test is one to be done.
-type test struct {
-	Test
-	run func(context.Context, *Test) (speed float64, latency time.Duration, err error)
-}
-
-// plan lists the tests of the options that the engine has room for, and notes those that it has not.
-func (m *measurement) plan(info engine.Info) (list []test) {
-	add := func(t Test, tokens int, run func(context.Context, *Test) (float64, time.Duration, error)) {
-		need := t.Batch * ((tokens + info.BlockSize - 1) / info.BlockSize)
-		switch {
-		case tokens > info.MaxModelLen:
-			m.run.Notes = append(m.run.Notes, fmt.Sprintf("%s left out: it needs a context of %d tokens, this engine has %d", t.Name, tokens, info.MaxModelLen))
-		case need > info.NumBlocks:
-			m.run.Notes = append(m.run.Notes, fmt.Sprintf("%s left out: it needs a KV cache of %d blocks, the memory budget holds %d", t.Name, need, info.NumBlocks))
-		default:
-			list = append(list, test{t, run})
-		}
-	}
-	for _, p := range m.o.prompts() {
-		add(Test{Name: fmt.Sprintf("pp%d", p), Kind: KindPrefill, Prompt: p, Batch: 1}, p+1, m.prefill)
-	}
-	for _, d := range m.o.depths() {
-		for _, g := range m.o.gens() {
-			name := fmt.Sprintf("tg%d", g)
-			if d > 0 {
-				name += fmt.Sprintf(" @ d%d", d)
-			}
-			add(Test{Name: name, Kind: KindDecode, Gen: g, Depth: d, Batch: 1}, max(d, 1)+g+1, m.decode)
-		}
-	}
-	for _, b := range m.o.batches() {
-		name := fmt.Sprintf("b%d (pp%d+tg%d)", b, BatchPrompt, BatchGen)
-		add(Test{Name: name, Kind: KindBatch, Prompt: BatchPrompt, Gen: BatchGen, Batch: b}, BatchPrompt+BatchGen+1, m.batch)
-	}
-	return list
 }
 
 // ask has one prompt answered greedily with n tokens.
@@ -153,65 +107,73 @@ func (m *measurement) askAll(ctx context.Context, prompts [][]int32, n int) ([][
 	return got, errors.Join(errs...)
 }
 
+// result is one run of a test.
+type result struct {
+	speed   float64 // tokens/s; 0 where too few were counted, which happens while warming up
+	latency time.Duration
+	span    span
+}
+
+// errRoom says that a test turned out to need more room than there is.
+var errRoom = errors.New("too little room")
+
 // tests runs tests. It stops at the first wrong answer.
 func (m *measurement) tests(ctx context.Context, list []test) error {
-	for _, t := range list {
-		var speeds, latencies []float64
-		var before engine.Clock
-		var began time.Time
-		for i := -1; i < m.o.Repetitions; i++ { // the first run is for what is made when it is first needed
-			m.o.tell("%s, KV %s: %s", t.Name, m.run.KV, progress(i, m.o.Repetitions))
-			if i == 0 {
-				before, began = m.eng.Stats().Clock, time.Now()
-			}
-			speed, latency, err := t.run(ctx, &t.Test)
-			if err != nil {
-				return fmt.Errorf("%s: %w", t.Name, err)
-			}
-			if m.wrong != nil {
-				return m.verdict()
-			}
-			if i >= 0 {
-				speeds, latencies = append(speeds, speed), append(latencies, 1e3*latency.Seconds())
-			}
-		}
-		all, wall := m.eng.Stats().Clock, time.Since(began)
-		t.Speed, t.LatencyMS = spread(speeds), spread(latencies).Median
-		mean := 0.0 // as what is counted is that of all runs
-		for _, l := range latencies {
-			mean += l / float64(len(latencies))
-		}
-		switch n := float64(m.o.Repetitions); t.Kind {
-		case KindPrefill:
-			t.Stages = stages(before, all, all, m.o.Repetitions, 0).times(float64(all.Steps-before.Steps)/n, mean)
-		case KindDecode: // without what the prompt takes
-			if _, err := m.askAll(ctx, m.prompts(&t.Test), 1); err != nil {
-				return fmt.Errorf("%s: %w", t.Name, err)
-			}
-			t.Stages = stages(before, all, m.eng.Stats().Clock, m.o.Repetitions, mean)
-		case KindBatch: // prompts and answers share steps
-			t.Stages = stages(before, all, all, m.o.Repetitions, 1e3*wall.Seconds()/float64(max(1, all.Steps-before.Steps)))
+	for i := range list {
+		t := &list[i]
+		m.done = i
+		err := m.test(ctx, &t.Test)
+		switch {
+		case errors.Is(err, errRoom):
+			m.leaveOut(LeftOut{Name: t.Name, Reason: err.Error()})
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", t.Name, err)
+		case m.wrong != nil:
+			return m.verdict()
 		}
 		m.run.Tests = append(m.run.Tests, t.Test)
+		if m.o.Measured != nil {
+			m.o.Measured(t.Test)
+		}
 	}
 	return nil
 }
 
-func progress(i, n int) string {
-	if i < 0 {
-		return "warming up"
+// test runs a test as often as is asked for, or until an answer is wrong.
+func (m *measurement) test(ctx context.Context, t *Test) error {
+	once := map[string]func(context.Context, *Test) (result, error){KindPrefill: m.prefill, KindDecode: m.decode, KindBatch: m.batch}[t.Kind]
+	var speeds, latencies []float64
+	var sum span
+	for i := -1; i < m.o.Repetitions; i++ { // the first run is for what is made when it is first needed
+		m.tell(DoingTest, t.Name, i+1)
+		r, err := once(ctx, t)
+		if err != nil || m.wrong != nil {
+			return err
+		}
+		if i < 0 {
+			continue
+		}
+		speeds, latencies = append(speeds, r.speed), append(latencies, 1e3*r.latency.Seconds())
+		sum.add(&r.span)
 	}
-	return fmt.Sprintf("run %d of %d", i+1, n)
+	t.Speed, t.LatencyMS, t.Stages = spread(speeds), spread(latencies).Median, sum.stages(t.Kind)
+	return nil
+}
+
+// tell says what is being done.
+func (m *measurement) tell(doing, name string, run int) {
+	if m.o.Progress != nil {
+		m.o.Progress(Progress{Doing: doing, KV: m.run.KV, Name: name, Run: run, Runs: m.o.Repetitions, Done: m.done, Total: m.total})
+	}
 }
 
 // prompts are those of a test. Known cases are among them as far as they fit.
 func (m *measurement) prompts(t *Test) [][]int32 {
 	vocab := tokens(m.eng)
 	switch t.Kind {
-	case KindPrefill:
-		return [][]int32{prompt(t.Name, t.Prompt, vocab)}
-	case KindDecode:
-		n := max(t.Depth, 1)
+	case KindPrefill, KindDecode:
+		n := max(t.Prompt, t.Depth, 1)
 		if a := m.caseOfLength(n); a != nil {
 			return [][]int32{a.Prompt}
 		}
@@ -248,52 +210,69 @@ func (m *measurement) casesOf(t *Test) (known []*Answer) {
 }
 
 // prefill computes a prompt and its first token.
-func (m *measurement) prefill(ctx context.Context, t *Test) (float64, time.Duration, error) {
-	_, took, err := m.ask(ctx, m.prompts(t)[0], 1)
-	return float64(t.Prompt) / took.FirstToken.Seconds(), took.FirstToken, err
+func (m *measurement) prefill(ctx context.Context, t *Test) (r result, err error) {
+	ids, before := m.prompts(t)[0], m.eng.Stats().Clock
+	m.past.begin(1)
+	got, took, err := m.ask(ctx, ids, 1)
+	if err == nil && len(got) != 1 {
+		err = fmt.Errorf("%d tokens came, 1 was asked for", len(got))
+	}
+	if err != nil {
+		return r, err
+	}
+	r = result{float64(t.Prompt) / took.FirstToken.Seconds(), took.FirstToken, span{m.past.first(), took.FirstToken, 1}}
+	r.span.since(before)
+	if a := m.caseOfLength(t.Prompt); a != nil && m.run.Check.KnownAnswer && a.comparable(m.run.Check.LeastMargin) > 0 {
+		m.compare(t.Name, a, got)
+		return r, nil
+	}
+	return r, m.compareFirst(ctx, t.Name, ids, got[0])
 }
 
 // decode computes an answer after a prompt of the test's depth, at least one token; its first token belongs to the prompt.
-func (m *measurement) decode(ctx context.Context, t *Test) (float64, time.Duration, error) {
+func (m *measurement) decode(ctx context.Context, t *Test) (r result, err error) {
+	m.past.begin(1)
 	got, took, err := m.ask(ctx, m.prompts(t)[0], t.Gen+1)
 	if err == nil && len(got) != t.Gen+1 {
 		err = fmt.Errorf("%d tokens came, %d were asked for", len(got), t.Gen+1)
 	}
-	if known := m.caseOfLength(max(t.Depth, 1)); err == nil && known != nil {
+	if err != nil {
+		return r, err
+	}
+	r = result{float64(t.Gen) / took.Decode.Seconds(), took.Decode / time.Duration(t.Gen), m.past.span()}
+	if known := m.caseOfLength(max(t.Depth, 1)); known != nil {
 		m.compare(t.Name, known, got)
 	}
-	if err == nil && !m.audited[t.Name] {
-		m.audited[t.Name] = true
-		err = m.audit(ctx, t.Name, m.prompts(t)[0], got)
-	}
-	return float64(t.Gen) / took.Decode.Seconds(), took.Decode / time.Duration(t.Gen), err
+	return r, m.audit(ctx, t.Name, m.prompts(t)[0], got)
 }
 
 // batch computes many answers at once and counts the tokens from when all have their first one until the first of them ends:
 // then all are at work in every step.
-func (m *measurement) batch(ctx context.Context, t *Test) (float64, time.Duration, error) {
+func (m *measurement) batch(ctx context.Context, t *Test) (r result, err error) {
 	// Answers that start early are ahead of the others when these begin, which is how much longer they all have to be.
-	ahead, room := m.past.begin(t.Batch), m.eng.Info().MaxModelLen-BatchPrompt
-	prompts := m.prompts(t)
-	got, err := m.askAll(ctx, prompts, min(1+BatchGen+ahead, room))
+	early, room := m.past.begin(t.Batch), m.eng.Info().MaxModelLen-BatchPrompt
+	prompts, preempted := m.prompts(t), m.eng.Stats().Preemptions
+	got, err := m.askAll(ctx, prompts, min(1+BatchGen+early, room))
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
+	n, steps, took := m.past.window()
+	r.span = m.past.span()
 	for i, a := range m.casesOf(t) {
 		m.compare(t.Name, a, got[i])
 	}
-	if last := t.Batch - 1; !m.audited[t.Name] { // a whole answer, across blocks and bursts, once
-		m.audited[t.Name] = true
-		if err := m.audit(ctx, t.Name, prompts[last], got[last]); err != nil {
-			return 0, 0, err
-		}
+	last := t.Batch - 1
+	if err := m.audit(ctx, t.Name, prompts[last], got[last]); err != nil { // across blocks and bursts
+		return r, err
 	}
-	n, steps, took := m.past.window()
-	if n == 0 && ahead > 0 {
-		return 0, 0, fmt.Errorf("the first answer ended before the last began: the context of %d tokens is too short for %d answers at once", m.eng.Info().MaxModelLen, t.Batch)
+	switch {
+	case m.eng.Stats().Preemptions > preempted:
+		return r, fmt.Errorf("%w: the KV cache of %d blocks does not hold %d answers at once", errRoom, m.eng.Info().NumBlocks, t.Batch)
+	case n == 0 && early > 0:
+		return r, fmt.Errorf("%w: the first answer ended before the last began, the context of %d tokens is too short for %d answers at once",
+			errRoom, m.eng.Info().MaxModelLen, t.Batch)
+	case n > 0:
+		r.speed, r.latency = float64(n)/took.Seconds(), took/time.Duration(steps)
 	}
-	if n == 0 {
-		return 0, 0, nil // while warming up
-	}
-	return float64(n) / took.Seconds(), took / time.Duration(steps), nil
+	return r, nil
 }

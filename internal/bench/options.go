@@ -16,7 +16,8 @@ type Options struct {
 	Repetitions int   `json:"repetitions"`
 	NoProfile   bool  `json:"no_profile,omitempty"`
 
-	Progress func(what string) `json:"-"` // is told what is being done; may be nil
+	Progress func(Progress) `json:"-"` // is told what is being done; may be nil
+	Measured func(Test)     `json:"-"` // is told what a test gave, once its answers were right; later ones may be wrong. May be nil
 }
 
 // DefaultOptions are the figures of docs/benchmarks.md.
@@ -90,15 +91,41 @@ func (o *Options) needs() (length, seqs int) {
 		}
 	}
 	for _, b := range o.batches() {
-		// Each step that an answer starts before the last one makes all longer; a step takes half a prompt at the least.
-		length, seqs = max(length, BatchPrompt+BatchGen+2*b), max(seqs, b)
+		// Each step that an answer starts before the last one makes all longer.
+		length, seqs = max(length, BatchPrompt+BatchGen+ahead(b, 0)), max(seqs, b)
 	}
 	return length + slack, seqs
 }
 
-// tell says what is being done.
-func (o *Options) tell(format string, args ...any) {
-	if o.Progress != nil {
-		o.Progress(fmt.Sprintf(format, args...))
+// What Progress.Doing may be.
+const (
+	DoingCheck   = "check"   // asking for answers, and holding them to what is known
+	DoingTest    = "test"    // timing
+	DoingProfile = "profile" // timing kernels
+)
+
+// Progress says what is being done.
+type Progress struct {
+	Doing string `json:"doing"`
+	KV    string `json:"kv"`
+	Name  string `json:"name,omitempty"` // of the test or of the step; "" for answers before all tests
+	Run   int    `json:"run"`            // of a test, from 1; 0 is the one that does not count
+	Runs  int    `json:"runs"`
+	Done  int    `json:"done"` // tests
+	Total int    `json:"total"`
+}
+
+// String is for people.
+func (p Progress) String() string {
+	switch {
+	case p.Doing == DoingProfile:
+		return fmt.Sprintf("profile of %s, KV %s", p.Name, p.KV)
+	case p.Doing == DoingCheck && p.Name == "":
+		return fmt.Sprintf("checking answers, KV %s", p.KV)
+	case p.Doing == DoingCheck:
+		return fmt.Sprintf("%s, KV %s: checking the first token", p.Name, p.KV)
+	case p.Run == 0:
+		return fmt.Sprintf("%s, KV %s: warming up", p.Name, p.KV)
 	}
+	return fmt.Sprintf("%s, KV %s: run %d of %d", p.Name, p.KV, p.Run, p.Runs)
 }

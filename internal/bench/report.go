@@ -59,7 +59,17 @@ type Run struct {
 	Tests    []Test    `json:"tests"` // empty when the check failed
 	Profiles []Profile `json:"profiles,omitempty"`
 	Token    *Token    `json:"token,omitempty"` // where the time of a token of a single answer goes
-	Notes    []string  `json:"notes,omitempty"`
+	LeftOut  []LeftOut `json:"left_out,omitempty"`
+	Notes    []string  `json:"notes,omitempty"` // of the engine, and of what was left out
+}
+
+// LeftOut is a test that there was no room for.
+type LeftOut struct {
+	Name   string `json:"name"`
+	What   string `json:"what,omitempty"` // of which there is too little: "context" (tokens), "answers" (at once), "blocks" (of the KV cache)
+	Need   int    `json:"need,omitempty"`
+	Have   int    `json:"have,omitempty"`
+	Reason string `json:"reason"` // for people
 }
 
 // Model is what was measured.
@@ -85,7 +95,7 @@ type Check struct {
 // CheckCase is one case at one setting. Rows and runs of one case are counted together.
 type CheckCase struct {
 	Setting  string `json:"setting"`  // "batch 1", "batch 8", or the test's name for the runs that were timed
-	Case     string `json:"case"`     // "one", "short", "block", .., or "own logits": each token held to the logits of the text before it
+	Case     string `json:"case"`     // "one", "short", "block", ..; "own logits": each token held to the logits of the text before it; "token by token": the first one held to the prompt so computed
 	Prompt   int    `json:"prompt"`   // tokens
 	Answers  int    `json:"answers"`  // how often it was asked
 	Compared int    `json:"compared"` // tokens of each answer up to the first narrow margin
@@ -125,9 +135,9 @@ type Speed struct {
 }
 
 // Stages says where the time of a step went as the host sees it, and what it took, on average of all runs: of a whole prompt in tests of
-// prompts, of an answer's steps alone in tests of one, and of all steps, those of prompts included, in tests of many answers.
-// Encoding, waiting and the rest follow each other, so that they add up to the time of that step; while the device works
-// the host encodes what comes next, so waiting is not all that the device does.
+// prompts, else of a step from when all answers have their first token on. Encoding, waiting and the rest follow each other, so
+// that they add up to the time of that step and none is negative; while the device works the host encodes what comes next, so waiting is
+// not all that the device does.
 type Stages struct {
 	EncodeUS   float64 `json:"encode_us"` // writing inputs, encoding and submitting
 	WaitUS     float64 `json:"wait_us"`   // waiting for the device and reading back

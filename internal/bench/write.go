@@ -118,7 +118,7 @@ func (run *Run) markdown(b *strings.Builder) {
 		row(b, k.Setting, k.Case, strconv.Itoa(k.Prompt), strconv.Itoa(k.Answers), strconv.Itoa(k.Compared), wrong)
 	}
 	if len(run.Tests) > 0 {
-		b.WriteString("\n### A step as the host sees it (pp: a prompt; b: prompts included)\n\n")
+		b.WriteString("\n### A step as the host sees it (pp: a whole prompt)\n\n")
 		table(b, "test|us:|encode:|wait, read back:|else:|dispatches:|submits:|read-backs:|bytes read:")
 		for _, t := range run.Tests {
 			if s := t.Stages; s != nil {
