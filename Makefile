@@ -4,7 +4,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT ?= $(shell git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null)
 GOFLAGS_BUILD := -trimpath -buildvcs=false
+STAMP := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 SOURCES := $(shell find cmd engine host internal wasm wgsl -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' | grep -v _test.go) go.mod go.sum
 PAGE := $(shell find static -type f -not -path 'static/dist/*')
 ADDR ?= --host 127.0.0.1 --port 8080
@@ -31,7 +33,7 @@ help: ## Show this help
 build: bin/pagelight ## Build the program with the page and the engine for the browser in it
 
 bin/pagelight: $(SOURCES) $(PAGE) static/dist/engine.wasm
-	go build $(GOFLAGS_BUILD) -tags '$(TAGS)' -ldflags='-s -w -X main.version=$(VERSION)' -o $@ ./cmd/pagelight
+	go build $(GOFLAGS_BUILD) -tags '$(TAGS)' -ldflags='-s -w $(STAMP)' -o $@ ./cmd/pagelight
 
 wasm: static/dist/engine.wasm ## Build the engine for the browser (static/dist)
 

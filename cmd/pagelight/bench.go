@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -23,7 +22,7 @@ type benchCmd struct {
 
 // benchModelCmd has the flags of llama-bench under the same names where they mean the same.
 type benchModelCmd struct {
-	Model string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME, which may end with /q4."`
+	Model string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME, which may end with /none, /q8 or /q4 instead of --quant."`
 
 	NPrompt     []int `short:"p" name:"n-prompt" default:"512,2048" placeholder:"N,…" group:"Tests" help:"Lengths of prompts, in tokens; 0 is none. Default: 512,2048."`
 	NGen        []int `short:"n" name:"n-gen" default:"128" placeholder:"N,…" group:"Tests" help:"Lengths of single answers; 0 is none. Default: 128."`
@@ -38,8 +37,9 @@ type benchModelCmd struct {
 
 	Device              string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" group:"Engine" help:"What computes: auto, gpu (any adapter), cpu."`
 	Quant               string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" group:"Engine" help:"Weights: none (as stored), q8 or q4 (every matrix that is not quantized already)."`
-	KV                  []string `name:"kv" enum:"f16,f32,int8" default:"f16" placeholder:"TYPE,…" group:"Engine" help:"How keys and values are cached: f16, f32 or int8, which is approximate; several are measured one after the other. Default: f16."`
+	KV                  []string `name:"kv" enum:"f16,f32,int8" default:"f16" placeholder:"TYPE,…" env:"PAGELIGHT_KV" group:"Engine" help:"How keys and values are cached: f16, f32 or int8, which is approximate; several are measured one after the other. Default: f16."`
 	GPUMemory           byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" group:"Engine" help:"Budget for weights, cache and scratch (512M, 2G). Default by kind of device: 8G for a GPU, else 4G."`
+	MaxModelLen         modelLen `default:"auto" placeholder:"N" env:"PAGELIGHT_MAX_MODEL_LEN" group:"Engine" help:"Longest prompt and answer together, in tokens; auto is what the tests need, or what fits the memory."`
 	MaxNumBatchedTokens int      `placeholder:"N" env:"PAGELIGHT_MAX_NUM_BATCHED_TOKENS" group:"Engine" help:"Most tokens in one step. Default by kind of device."`
 	LogLevel            string   `enum:"debug,info,warn,error" default:"warn" env:"PAGELIGHT_LOG_LEVEL" group:"Engine" help:"Least severe message to log (debug, info, warn, error)."`
 }
@@ -48,7 +48,7 @@ type benchModelCmd struct {
 func (c *benchModelCmd) Help() string {
 	return "Answers are checked first, and in every run: against known ones for synthetic:ernie-4.5-0.3b, else against the engine's own. " +
 		"Where one is wrong there is no speed, and the exit code is 1. Speeds are medians of the runs, with their standard deviation. " +
-		"Tests that do not fit the model's context are left out with a note."
+		"Tests that do not fit the model's context or the memory are left out with a note."
 }
 
 // Run measures, prints and writes.
@@ -59,9 +59,12 @@ func (c *benchModelCmd) Run(a *app, k *kong.Context) error {
 	line := newProgress(a.stderr)
 	o := bench.Options{
 		Prompts: c.NPrompt, Gens: c.NGen, Depths: c.NDepth, Batches: c.Batch, Repetitions: c.Repetitions, NoProfile: !c.Profile,
-		Progress: line.text,
+		Progress: func(p bench.Progress) { line.text(p.String()) },
 	}
 	if err := o.Check(); err != nil {
+		return err
+	}
+	if err := c.suffix(); err != nil {
 		return err
 	}
 	if c.JSON == "-" || c.Markdown == "-" {
@@ -77,7 +80,7 @@ func (c *benchModelCmd) Run(a *app, k *kong.Context) error {
 		files[i] = f
 	}
 	report := bench.Report{
-		Schema: bench.Schema, Tool: "pagelight bench", Version: version, Commit: commit(), Date: time.Now(), Command: shownCommand(k.Args),
+		Schema: bench.Schema, Tool: "pagelight bench", Version: version, Commit: bench.Commit(commit), Date: time.Now(), Command: shownCommand(k.Args),
 		Machine: benchMachine(), Options: o,
 	}
 	var wrong error
@@ -103,23 +106,30 @@ func (c *benchModelCmd) Run(a *app, k *kong.Context) error {
 	return wrong
 }
 
+// suffix takes what follows a synthetic model's name, as in "synthetic:ernie-4.5-0.3b/q4", for --quant.
+func (c *benchModelCmd) suffix() error {
+	name, quant, ok := strings.Cut(c.Model, "/")
+	if !ok || !strings.HasPrefix(name, weights.SyntheticPrefix) {
+		return nil
+	}
+	switch quant {
+	case "none", "q8", "q4":
+		c.Model, c.Quant = name, quant
+		return nil
+	}
+	return usagef("%s: what follows the name must be /none, /q8 or /q4, got %q", c.Model, "/"+quant)
+}
+
 // measure opens the model with one kind of cache and measures it.
 func (c *benchModelCmd) measure(a *app, o bench.Options, kv string, report *bench.Report) (bench.Run, error) {
 	b, err := bench.New(o)
 	if err != nil {
 		return bench.Run{}, err
 	}
-	model, quant := c.Model, c.Quant
-	if rest, ok := strings.CutPrefix(model, weights.SyntheticPrefix); ok { // as in "synthetic:ernie-4.5-0.3b/q4"
-		name, q, cut := strings.Cut(rest, "/")
-		if model = weights.SyntheticPrefix + name; cut {
-			quant = q
-		}
-	}
-	flags := modelFlags{Device: c.Device, Quant: quant, KV: kv, GPUMemory: c.GPUMemory, LogLevel: c.LogLevel}
+	flags := modelFlags{Device: c.Device, Quant: c.Quant, KV: kv, GPUMemory: c.GPUMemory, MaxModelLen: c.MaxModelLen, LogLevel: c.LogLevel}
 	start := time.Now()
 	var probing time.Duration
-	eng, err := flags.openWith(a, model, engine.Config{MaxBatchedTokens: c.MaxNumBatchedTokens}, func(cfg *engine.Config) {
+	eng, err := flags.openWith(a, c.Model, engine.Config{MaxBatchedTokens: c.MaxNumBatchedTokens}, func(cfg *engine.Config) {
 		*cfg = b.Configure(*cfg)
 		report.Adapter = cfg.Device.Info()
 		if !o.NoProfile && report.Device == (bench.Device{}) {
@@ -153,18 +163,4 @@ func gpuDriver() string {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
-}
-
-// commit is what the program was built from, where the build says it.
-func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return ""
 }

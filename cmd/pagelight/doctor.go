@@ -21,12 +21,12 @@ type doctorCmd struct {
 	JSON bool `name:"json" help:"Print a JSON object."`
 
 	Tune    string        `placeholder:"MODEL" help:"Instead of testing: time the variants of the kernels that this model needs on the GPU, and keep what is faster for the next starts. PAGELIGHT_TUNING is the folder of what was found, or off."`
-	TuneFor time.Duration `default:"1m" placeholder:"TIME" help:"Longest that --tune may take; the most expensive kernels come first."`
+	TuneFor time.Duration `default:"1m" placeholder:"TIME" help:"Longest that --tune may take; the most expensive kernels come first. 0 is any time."`
 
 	Device    string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What to look at: auto (everything), gpu (adapters, software ones too), cpu."`
 	Quant     string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights of the models whose place is foretold: none (as stored), q8 or q4 (every matrix)."`
 	GPUMemory byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" help:"Budget for weights, cache and scratch. Default by kind of device: 8G for a GPU, else 4G."`
-	KV        string   `name:"kv" enum:"f16,f32,int8" default:"f16" hidden:""`
+	KV        string   `name:"kv" enum:"f16,f32,int8" default:"f16" env:"PAGELIGHT_KV" help:"How the model of --tune caches keys and values: f16, f32 or int8."`
 	LogLevel  string   `enum:"debug,info,warn,error" default:"warn" hidden:""`
 }
 
@@ -69,6 +69,9 @@ type testReport struct {
 
 // Run looks at every device and tests every kernel on it. It fails when a kernel does.
 func (c *doctorCmd) Run(a *app) error {
+	if c.TuneFor < 0 {
+		return usagef("--tune-for must not be negative, got %v", c.TuneFor)
+	}
 	if c.Tune != "" {
 		return c.tune(a)
 	}
@@ -219,9 +222,23 @@ type tuned struct {
 
 // tune measures the choices among kernels for a model.
 func (c *doctorCmd) tune(a *app) error {
+	if err := a.fetchModel(c.Tune, nil); err != nil {
+		return err
+	}
+	src, err := local.OpenModel(c.Tune, c.Quant, nil)
+	if err != nil {
+		return modelError{err}
+	}
+	if err := src.Close(); err != nil {
+		return err
+	}
 	list, file, err := local.Tune(a.ctx, local.Options{
 		Model: c.Tune, Quant: c.Quant, Device: c.Device, Engine: engine.Config{GPUMemory: int64(c.GPUMemory), KV: engine.KVType(c.KV)},
 	}, c.TuneFor)
+	if m := (*engine.MemoryError)(nil); errors.As(err, &m) {
+		lacks := func(r engine.Remedy) bool { return r.MaxModelLen > 0 || r.MaxSeqs > 0 } // flags that doctor does not have
+		return modelError{fmt.Errorf("%w%s", err, wouldFit(slices.DeleteFunc(slices.Clone(m.Remedies), lacks)))}
+	}
 	if err != nil {
 		return err
 	}

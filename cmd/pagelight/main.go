@@ -14,8 +14,11 @@ import (
 	"github.com/pagelight/pagelight/engine"
 )
 
-// version is set by the linker.
-var version = "dev"
+// Set by the linker: the version, and the commit of the source where a build knows it.
+var (
+	version = "dev"
+	commit  string
+)
 
 // Exit codes. A script can tell a wrong call from a model that does not load from an answer that failed.
 const (
