@@ -72,6 +72,8 @@ type Config struct {
 
 	// Choices says which variants of kernels to use, as Tune has found; nil: the defaults. Unknown ones are ignored.
 	Choices map[string]string
+	// Prefer names variants, or ends of their names, that are used where Choices say nothing and they exist: for measuring them.
+	Prefer []string
 	// MaxBurst is the most steps that the device does by itself before the host looks at what came of them. Fewer are done where
 	// they take long or somebody waits, and single steps where somebody could begin or the host is needed to choose. 0 means 16, which is the most;
 	// 1 has the host choose every token.

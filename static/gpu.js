@@ -14,6 +14,8 @@
 
   // The optional features that kernels or measurements can use; those that the adapter lacks are not asked for.
   const FEATURES = ["shader-f16", "subgroups", "timestamp-query"];
+  // What the shading language may have beside, which needs no asking.
+  const LANGUAGE = ["subgroup_id"];
   // The limits that kernels use; the adapter's own values are asked for, since a device has the defaults otherwise.
   const LIMITS = [
     "maxBufferSize", "maxStorageBufferBindingSize", "maxUniformBufferBindingSize", "maxStorageBuffersPerShaderStage",
@@ -114,7 +116,9 @@
       device: info.device ?? "",
       description: info.description ?? "",
       software: isSoftware(info, adapter),
-      features: FEATURES.filter((f) => (device ?? adapter).features.has(f)).join(","),
+      features: [...FEATURES.filter((f) => (device ?? adapter).features.has(f)), ...LANGUAGE.filter((f) => navigator.gpu.wgslLanguageFeatures?.has(f))].join(","),
+      subgroupMin: info.subgroupMinSize ?? 0,
+      subgroupMax: info.subgroupMaxSize ?? 0,
       limits,
     };
   }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pagelight/pagelight/internal/conformance"
@@ -18,6 +20,7 @@ import (
 type conformanceFields struct {
 	Level  string `json:"level"`  // "quick" or "full"
 	Device string `json:"device"` // "gpu" or "cpu"; "" is the adapter, or the processor where there is none
+	Only   string `json:"only"`   // what the names of the cases begin with
 }
 
 type conformanceResult struct {
@@ -49,7 +52,7 @@ func (w *worker) conformance(ctx context.Context, id string, f conformanceFields
 	}
 	defer dev.Close()
 	out := conformanceMessage{simpleMessage: simpleMessage{typeConformance, id}, Adapter: dev.Info()}
-	cases := conformance.Cases(level)
+	cases := slices.DeleteFunc(conformance.Cases(level), func(c conformance.Case) bool { return !strings.HasPrefix(c.Name, f.Only) })
 	for i, c := range cases {
 		w.say(progressMessage{simpleMessage{"progress", id}, typeConformance, int64(i), int64(len(cases)), c.Name})
 		webgpujs.Turn()

@@ -24,8 +24,9 @@ type loadFields struct {
 		Quant       string        `json:"quant"` // "none", "q8" or "q4"
 		LogitRows   int           `json:"logit_rows"`
 		// For measuring: answers at once, and whether prompts are to be computed anew whatever was asked before.
-		MaxSeqs       int  `json:"max_seqs"`
-		NoPrefixCache bool `json:"no_prefix_cache"`
+		MaxSeqs       int      `json:"max_seqs"`
+		NoPrefixCache bool     `json:"no_prefix_cache"`
+		Prefer        []string `json:"prefer"` // variants of kernels
 	} `json:"options"`
 }
 
@@ -130,7 +131,7 @@ func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, err
 	}
 	eng, err := engine.Open(ctx, engine.Config{
 		Device: dev, Source: src, KV: f.Options.KV, GPUMemory: f.Options.GPUMemory, MaxModelLen: f.Options.MaxModelLen,
-		LogitRows: f.Options.LogitRows, MaxSeqs: f.Options.MaxSeqs, NoPrefixCache: f.Options.NoPrefixCache,
+		LogitRows: f.Options.LogitRows, MaxSeqs: f.Options.MaxSeqs, NoPrefixCache: f.Options.NoPrefixCache, Prefer: f.Options.Prefer,
 		Progress: func(p engine.Progress) {
 			// Files are fetched while others are uploaded; the page is told of one thing at a time.
 			if p.Phase != engine.PhaseUpload || coming == nil || coming.complete() {

@@ -24,7 +24,6 @@ type Kernel struct {
 	Libs     []string  // appended always
 	Weights  bool      // a lib_weight file is appended too, by the format of the weights; Params have k, the inputs or the dimension
 	Serial   bool      // has no barriers and is made for software adapters
-	Features []string  // optional WebGPU features that it needs
 	Ref      string    // the function of internal/ref that it is held against
 }
 
@@ -35,7 +34,8 @@ func WeightLib(layout string) string { return "lib_weight_" + layout }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_advance", "lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_sample", "lib_serial_rows", "lib_topk",
+		"lib_advance", "lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_place", "lib_place_subgroups", "lib_row_sums",
+		"lib_row_sums_subgroups", "lib_sample", "lib_scores", "lib_scores_subgroups", "lib_serial_rows", "lib_topk",
 		"lib_weight_bf16", "lib_weight_ccq2", "lib_weight_ccq25", "lib_weight_ccq275", "lib_weight_f16", "lib_weight_f32", "lib_weight_f8",
 		"lib_weight_iq4", "lib_weight_q4", "lib_weight_q8", "lib_weight_runs",
 	}
@@ -64,7 +64,7 @@ func Kernels() []Kernel {
 	experts := bindings("x", "groups", "w", "scales", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
 	dot, kv, topk, serial := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}, []string{"lib_matmul_serial", "lib_serial_rows"}
-	fused, advance := []string{"lib_norm_linear"}, []string{"lib_advance"}
+	fused, advance := []string{"lib_norm_linear", "lib_place", "lib_row_sums"}, []string{"lib_advance"}
 	row := []string{"states!", "tokens!", "ring!", "counts!"}
 	return []Kernel{
 		{
@@ -131,7 +131,7 @@ func Kernels() []Kernel {
 		},
 		{
 			Name: "paged_attn_few", Bindings: bindings("tokens?", "block_tables", "qkv", "k_cache", "v_cache", "partial!"),
-			Tuning: []string{"WG", "PART", "HEADS", "SLICES", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Ref: "PagedAttnDecode",
+			Tuning: []string{"WG", "PART", "HEADS", "SLICES", "HEAD_DIM", "KV_TYPE"}, Libs: []string{"lib_kv", "lib_place", "lib_scores"}, Ref: "PagedAttnDecode",
 		},
 		{
 			Name: "paged_attn_join", Bindings: bindings("tokens?", "partial", "out!"),

@@ -1,7 +1,7 @@
 // lib_norm_linear: rows of weights, four at a time, times one row of activations, which may be normed, by LANES invocations. For kernels
 // that have the constants WG, LANES, FOURS, K and NORM, and say where things are: input(m, t), which is vec4 t of row m of
 // the activations, norm_weight(t), which is vec4 t of the norm's weights, and rows_of(four), which is four rows of w. Quad and Raw
-// come from a lib_weight file.
+// come from a lib_weight file, Place from lib_place, and add_up from lib_row_sums.
 //
 // K is cut into chunks of 32*LANES inputs, of which each lane has 32 neighbours. Nearly always that is one chunk, and its weights are
 // on their way while the inputs are normed. Inputs go through workgroup memory, so that memory is read in order; every 8 vec4 of it
@@ -10,12 +10,8 @@
 const QUADS: u32 = K / 32u; // of a row
 const CHUNKS: u32 = (QUADS + LANES - 1u) / LANES;
 const STAGED: u32 = 9u * LANES;
-const SLOTS: u32 = FOURS * WG;
-const QUARTER: u32 = LANES / 4u;
-const FOLD: u32 = 16u; // sums of squares that are left for the last round
 
 var<workgroup> staged: array<vec4<f32>, STAGED>;
-var<workgroup> parts: array<vec4<f32>, SLOTS>;
 var<workgroup> squares: array<f32, WG>;
 
 // Inputs are 32 neighbours of a row of activations.
@@ -93,15 +89,6 @@ fn inputs_of(lane: u32) -> Inputs {
   return Inputs(staged[i], staged[i + 1u], staged[i + 2u], staged[i + 3u], staged[i + 4u], staged[i + 5u], staged[i + 6u], staged[i + 7u]);
 }
 
-fn fold_four(at: u32) {
-  parts[at] = (parts[at] + parts[at + QUARTER]) + (parts[at + 2u * QUARTER] + parts[at + 3u * QUARTER]);
-}
-
-fn sum_eight(at: u32) -> vec4<f32> {
-  return ((parts[at] + parts[at + 1u]) + (parts[at + 2u] + parts[at + 3u]))
-       + ((parts[at + 4u] + parts[at + 5u]) + (parts[at + 6u] + parts[at + 7u]));
-}
-
 // Sums is what a lane found of its rows, and of the sum of squares.
 struct Sums { s0: vec4<f32>, s1: vec4<f32>, square: f32 }
 
@@ -120,25 +107,9 @@ fn add_chunk(m: u32, chunk: u32, h: Held, before: Sums, tid: u32, lane: u32) -> 
   return Sums(s0, before.s1 + dot_four(h.f1, v), square);
 }
 
-// fold_squares leaves the sums of squares of all in the first FOLD.
-fn fold_squares(tid: u32) {
-  if (NORM == 1u && tid < FOLD) {
-    var sum = squares[tid];
-    for (var i = tid + FOLD; i < WG; i += FOLD) {
-      sum += squares[i];
-    }
-    squares[tid] = sum;
-  }
-}
-
-fn sum_squares() -> f32 {
-  return ((squares[0] + squares[1]) + (squares[2] + squares[3])) + ((squares[4] + squares[5]) + (squares[6] + squares[7]))
-       + (((squares[8] + squares[9]) + (squares[10] + squares[11])) + ((squares[12] + squares[13]) + (squares[14] + squares[15])));
-}
-
 // sum_row is the inner products of row m of the activations with the four rows first + lane, for lanes below FOURS, and of no
 // meaning for others. held is what hold gives for chunk 0. All invocations of the workgroup call it, once.
-fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32) -> vec4<f32> {
+fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32, me: Place) -> vec4<f32> {
   var found = add_chunk(m, 0u, held, Sums(vec4<f32>(0.0), vec4<f32>(0.0), 0.0), tid, lane);
   if (CHUNKS > 1u) {
     for (var chunk = 1u; chunk < CHUNKS; chunk += 1u) {
@@ -147,32 +118,5 @@ fn sum_row(m: u32, first: u32, held: Held, tid: u32, lane: u32) -> vec4<f32> {
       found = add_chunk(m, chunk, h, found, tid, lane);
     }
   }
-  parts[tid] = found.s0;
-  if (FOURS > 1u) {
-    parts[WG + tid] = found.s1;
-  }
-  fold_squares(tid);
-  workgroupBarrier(); // parts are complete
-  if (lane < QUARTER) {
-    fold_four(tid);
-    if (FOURS > 1u) {
-      fold_four(WG + tid);
-    }
-  }
-  workgroupBarrier(); // a quarter of them holds the sums
-  var z = vec4<f32>(0.0);
-  if (lane < FOURS) {
-    let at = lane * WG + tid - lane;
-    z = sum_eight(at);
-    if (QUARTER > 8u) {
-      z += sum_eight(at + 8u);
-    }
-    if (QUARTER > 16u) {
-      z += sum_eight(at + 16u);
-    }
-    if (NORM == 1u) {
-      z *= inverseSqrt(sum_squares() / f32(K) + p.eps);
-    }
-  }
-  return z;
+  return add_up(m, first, found, tid, lane, me);
 }

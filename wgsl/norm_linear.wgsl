@@ -19,9 +19,10 @@
 // Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG over x and y, M in z.
 // Traffic  reads w and scales M times, 4*M*K bytes of x for each workgroup (from cache), writes
 //          4*M*N. Bound by latency for a layer of some MB, and by the memory that w takes for an LM head.
-// Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory.
+// Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory, less in the variant.
 // Numerics f32 sums, LANES partial ones a row.
-// Needs    a lib_weight file and lib_norm_linear, appended by wgsl.Source; formats that are read 32 at a time; nothing beyond the portable subset.
+// Needs    a lib_weight file, lib_norm_linear, lib_place and lib_row_sums, appended by wgsl.Source; formats that are read 32 at a time;
+//          nothing beyond the portable subset. A variant has lib_place_subgroups and lib_row_sums_subgroups.
 // Ref      internal/ref, NormLinear.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
@@ -115,14 +116,14 @@ fn put_gated(m: u32, j: u32, gate: f32, up: f32) {
 }
 
 // row computes what this workgroup has of token m.
-fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32) {
+fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32, me: Place) {
   let four = first + lane;
   // What the sums are added to is read while they are made.
   var old = vec4<f32>(0.0);
   if (GATED == 0u && lane < FOURS) {
     old = vec4<f32>(before(m, 4u * four), before(m, 4u * four + 1u), before(m, 4u * four + 2u), before(m, 4u * four + 3u));
   }
-  let z = sum_row(m, first, held, tid, lane);
+  let z = sum_row(m, first, held, tid, lane, me);
   if (lane < FOURS) {
     if (GATED == 1u) {
       put_gated(m, 2u * four, z.x, z.z);
@@ -138,12 +139,13 @@ fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32) {
 
 @compute @workgroup_size(WG)
 fn norm_linear(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
-               @builtin(local_invocation_index) tid: u32) {
+               me: Place) {
+  let tid = index_of(me);
   let lane = tid % LANES;
   let first = ((wg.y * nwg.x + wg.x) * (WG / LANES) + tid / LANES) * FOURS;
   let held = hold(first, 0u, lane);
   let m = wg.z;
   if (m < step.rows) { // the same for the whole workgroup
-    row(m, first, held, tid, lane);
+    row(m, first, held, tid, lane, me);
   }
 }

@@ -18,9 +18,10 @@
 //          written, -FLT_MAX and 0, and the sums are not.
 // Traffic  reads 4*D bytes (f16) of cache per position and KV head if the H/G heads that share it also share a cache, H/G/HEADS
 //          times that if not; writes 4*M*H*parts*(D+4). Bound by latency for short contexts, by memory for long ones.
-// Storage  4*HEADS*D + 1280*HEADS + 32*WG + 4*HEADS*SLICES bytes of workgroup memory.
+// Storage  4*HEADS*D + 1280*HEADS + 32*WG + 4*HEADS*SLICES bytes of workgroup memory, less in the variant.
 // Numerics online softmax in f32; within 2e-5 of ref over the values in the cache.
-// Needs    lib_kv, appended by wgsl.Source; nothing beyond the portable subset.
+// Needs    lib_kv, lib_place and lib_scores, appended by wgsl.Source; nothing beyond the portable subset. A variant has
+//          lib_place_subgroups and lib_scores_subgroups.
 // Ref      internal/ref, PagedAttnDecode.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
@@ -63,14 +64,12 @@ const OCTETS: u32 = HEAD_DIM / 8u;
 const VECS: u32 = HEAD_DIM / 4u;
 const QUERIES: u32 = HEADS * VECS;
 const SCORES: u32 = HEADS * PART;
-const DOTS: u32 = 4u * SCORES;
 const SPAN: u32 = WG / HEADS;      // invocations of a head
 const TOKENS: u32 = PART / SLICES; // positions of a slice in a tile, neighbours in one block
 const TOTALS: u32 = HEADS * SLICES;
 const SUMS: u32 = 2u * WG;
 
 var<workgroup> q: array<vec4<f32>, QUERIES>;
-var<workgroup> dots: array<f32, DOTS>; // [4, HEADS, PART]: what each of the four that share a key found
 var<workgroup> scores: array<f32, SCORES>;
 var<workgroup> totals: array<f32, TOTALS>;
 var<workgroup> sums: array<vec4<f32>, SUMS>; // [WG, 2]
@@ -112,8 +111,18 @@ fn weight(head: u32, i: u32, left: u32, now: f32) -> f32 {
   return select(0.0, exp(scores[head * PART + min(i, left - 1u)] - now), i < left);
 }
 
+// largest_score is the largest score of a head in the tile and before.
+fn largest_score(head: u32, before: f32) -> f32 {
+  var now = before;
+  for (var i = head * PART; i < head * PART + PART; i += 4u) {
+    now = max(now, max(max(scores[i], scores[i + 1u]), max(scores[i + 2u], scores[i + 3u])));
+  }
+  return now;
+}
+
 @compute @workgroup_size(WG)
-fn paged_attn_few(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
+fn paged_attn_few(@builtin(workgroup_id) wg: vec3<u32>, me: Place) {
+  let tid = index_of(me);
   let m = wg.z;
   if (m >= step.rows) { // the same for the whole workgroup
     return;
@@ -182,18 +191,10 @@ fn paged_attn_few(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocatio
       if (OCTETS > 16u) {
         d += dot_keys(keys_at(ko, quarter + 16u), i, quarter + 16u);
       }
-      dots[quarter * SCORES + i * PART + key] = d * ks;
+      give_dot(i, d * ks, ko, left, tid, me);
     }
-    workgroupBarrier(); // dots is complete
-    if (tid < SCORES) {
-      let d = (dots[tid] + dots[SCORES + tid]) + (dots[2u * SCORES + tid] + dots[3u * SCORES + tid]);
-      scores[tid] = select(LOWEST, d, tid % PART < left);
-    }
-    workgroupBarrier(); // scores is complete
-    var now = largest;
-    for (var i = head * PART; i < head * PART + PART; i += 4u) {
-      now = max(now, max(max(scores[i], scores[i + 1u]), max(scores[i + 2u], scores[i + 3u])));
-    }
+    settle(left, tid);
+    let now = largest_of(head, largest, me);
     let shrink = exp(largest - now);
     largest = now;
     sum = Octet(sum.a * shrink, sum.b * shrink);

@@ -19,9 +19,10 @@
 //   v_cache [blocks, G, 16, D]           write
 // Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG, M in z.
 // Traffic  reads w and scales M times; writes 4*M*H*D bytes and the keys and values. Bound by latency.
-// Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory.
+// Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory, less in the variant.
 // Numerics f32 sums, LANES partial ones a row; f16 rounds to nearest and ends at 65504.
-// Needs    a lib_weight file and lib_norm_linear, appended by wgsl.Source; formats that are read 32 at a time; nothing beyond the portable subset.
+// Needs    a lib_weight file, lib_norm_linear, lib_place and lib_row_sums, appended by wgsl.Source; formats that are read 32 at a time;
+//          nothing beyond the portable subset. A variant has lib_place_subgroups and lib_row_sums_subgroups.
 // Ref      internal/ref, QKVRopeStore.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
@@ -164,7 +165,7 @@ fn put(m: u32, head: u32, at: vec2<u32>, sums: vec4<f32>, cs: vec4<f32>) {
 }
 
 // row computes what this workgroup has of token m.
-fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32) {
+fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32, me: Place) {
   let four = first + lane;
   let head = four / FOURS_OF_HEAD;
   let at = place(four);
@@ -172,19 +173,20 @@ fn row(m: u32, first: u32, held: Held, tid: u32, lane: u32) {
   if (lane < FOURS) {
     cs = turns(tokens[m].y, at); // on its way while the sums are made
   }
-  let z = sum_row(m, first, held, tid, lane);
+  let z = sum_row(m, first, held, tid, lane, me);
   if (lane < FOURS && head < HEADS) {
     put(m, head, at, z, cs);
   }
 }
 
 @compute @workgroup_size(WG)
-fn qkv_rope_store(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) tid: u32) {
+fn qkv_rope_store(@builtin(workgroup_id) wg: vec3<u32>, me: Place) {
+  let tid = index_of(me);
   let lane = tid % LANES;
   let first = (wg.x * (WG / LANES) + tid / LANES) * FOURS;
   let held = hold(first, 0u, lane);
   let m = wg.z;
   if (m < step.rows) { // the same for the whole workgroup
-    row(m, first, held, tid, lane);
+    row(m, first, held, tid, lane, me);
   }
 }

@@ -5,7 +5,8 @@
 // nothing else, so that what is compiled differs from what is on disk in a few numbers only.
 //
 // The text keeps to what naga 0.19, later nagas and Tint all accept: no f16, no override, no subgroups, no pointers to workgroup
-// memory as parameters, no dynamic index into a value, barriers in uniform control flow only. It knows nothing of any device.
+// memory as parameters, no dynamic index into a value, barriers in uniform control flow only. Lib files whose names end in _subgroups
+// stand for those without it where a device has subgroups. It knows nothing of any device.
 package wgsl
 
 import (
@@ -30,6 +31,9 @@ var constLine = regexp.MustCompile(`(?m)^const ([A-Z][A-Z0-9_]*): u32 = (\d+)u;`
 // not exist and on a constant that none of the files declares.
 func Source(name string, libs []string, consts Consts) (string, error) {
 	var text strings.Builder
+	if slices.ContainsFunc(libs, needsSubgroups) {
+		text.WriteString("enable subgroups;\n")
+	}
 	for _, file := range append([]string{name}, libs...) {
 		data, err := files.ReadFile(file + ".wgsl")
 		if err != nil {
@@ -52,6 +56,22 @@ func Source(name string, libs []string, consts Consts) (string, error) {
 			strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
 	}
 	return source, nil
+}
+
+const subgroups = "_subgroups"
+
+func needsSubgroups(lib string) bool { return strings.HasSuffix(lib, subgroups) }
+
+// WithSubgroups are lib files with those that use subgroups in place of their siblings; ok says whether there are any.
+func WithSubgroups(libs []string) (list []string, ok bool) {
+	all := LibFiles()
+	for _, lib := range libs {
+		if slices.Contains(all, lib+subgroups) {
+			lib, ok = lib+subgroups, true
+		}
+		list = append(list, lib)
+	}
+	return list, ok
 }
 
 // text is one file as it is on disk.

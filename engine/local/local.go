@@ -61,6 +61,9 @@ func Open(ctx context.Context, o Options) (*engine.Engine, error) {
 	if o.Engine.Choices == nil {
 		o.Engine.Choices = loadChoices(dev, o.Engine.Logger)
 	}
+	if names := os.Getenv("PAGELIGHT_PREFER"); names != "" && o.Engine.Prefer == nil {
+		o.Engine.Prefer = strings.Split(names, ",")
+	}
 	if o.Prepare != nil {
 		o.Prepare(&o.Engine)
 	}

@@ -22,7 +22,7 @@ const report = async (body) => fetch("/verdict", {method: "POST", body: JSON.str
 try {
   const adapter = await navigator.gpu?.requestAdapter();
   if (!adapter) throw new Error("no adapter");
-  const device = await adapter.requestDevice(); // with the default limits
+  const device = await adapter.requestDevice({requiredFeatures: ["subgroups"]}); // with the default limits
   const kinds = ["uniform", "read-only-storage", "storage"];
   const faults = [];
   const compile = async (v) => {

@@ -34,6 +34,7 @@ type Case struct {
 	seed   uint64
 	fill   func(b *bench) error // adds shapes to the bench
 	tuning *kernels.Tuning      // nil for the device's own choice of variants
+	needs  string               // a capability; the case has no shapes where the device lacks it
 }
 
 // Result is what a case measured.
@@ -57,6 +58,9 @@ func (c Case) Measure(ctx context.Context, dev gpu.Device) (Result, error) {
 	tuning := kernels.TuningFor(dev.Info())
 	if c.tuning != nil {
 		tuning = *c.tuning
+	}
+	if !hasCapability(dev.Info(), c.needs) {
+		return result, nil
 	}
 	b := newBench(ctx, dev, tuning, c.seed)
 	defer b.release()
@@ -103,6 +107,16 @@ var (
 	uniform      = kernels.Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
 	onePipeline  = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 )
+
+// hasCapability says whether a device has what a case needs, if anything.
+func hasCapability(info gpu.Info, name string) bool {
+	for _, c := range kernels.Capabilities() {
+		if c.Name == name {
+			return c.Has(info)
+		}
+	}
+	return name == ""
+}
 
 // Cases lists the cases of a level.
 func Cases(level Level) []Case {
@@ -274,6 +288,10 @@ func Cases(level Level) []Case {
 	}
 	for _, f := range []quant.Format{{Kind: quant.F16}, {Kind: quant.Q8, Group: 32}, {Kind: quant.Q4, Group: 32}} { // slow to compile in browsers
 		add("deterministic_uniform/linear/"+f.String(), &uniform, func(b *bench) error { return sameLinear(b, f) })
+	}
+	for _, c := range subgroupCases() {
+		add(c.Name, c.tuning, c.fill)
+		list[len(list)-1].needs = c.needs
 	}
 	return list
 }

@@ -95,6 +95,8 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			{"WG": 128, "LANES": 64, "FOURS": 2, "K": 2048, "N": 1024, "NORM": 0, "GATED": 0},
 			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 4096, "N": 1024, "NORM": 1, "GATED": 0},
 			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 1024, "N": 103424, "NORM": 1, "GATED": 0},
+			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 1024, "N": 103424, "NORM": 1, "GATED": 0, "SEGMENT": 32},
+			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 4096, "N": 1024, "NORM": 1, "GATED": 0, "SEGMENT": 4},
 		}
 	case "qkv_rope_store":
 		if !kernels.Wide(*f) {
@@ -103,6 +105,7 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{
 			{"WG": 64, "LANES": 32, "FOURS": 1, "K": 1024, "HEADS": 20, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1},
 			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 4096, "HEADS": 3, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
+			{"WG": 64, "LANES": 32, "FOURS": 1, "K": 1024, "HEADS": 20, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1, "SEGMENT": 32},
 		}
 	case "advance", "argmax_advance":
 		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
@@ -127,6 +130,7 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{
 			{"WG": 64, "LANES": 64, "FOURS": 1, "K": 2048, "N": 1024, "HEAD_DIM": 128, "PARTS": 4, "PART": 64},
 			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 96, "N": 5, "HEAD_DIM": 48, "PARTS": 4, "PART": 64},
+			{"WG": 256, "LANES": 64, "FOURS": 1, "K": 2048, "N": 1024, "HEAD_DIM": 128, "PARTS": 4, "PART": 64, "SEGMENT": 16},
 		}
 	case "paged_attn_few":
 		var list []wgsl.Consts
@@ -134,7 +138,8 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			list = append(list,
 				wgsl.Consts{"HEADS": 2, "SLICES": 8, "HEAD_DIM": 128, "KV_TYPE": uint32(kv)},
 				wgsl.Consts{"HEADS": 1, "SLICES": 64, "HEAD_DIM": 16, "KV_TYPE": uint32(kv)},
-				wgsl.Consts{"HEADS": 2, "SLICES": 4, "HEAD_DIM": 256, "KV_TYPE": uint32(kv)})
+				wgsl.Consts{"HEADS": 2, "SLICES": 4, "HEAD_DIM": 256, "KV_TYPE": uint32(kv)},
+				wgsl.Consts{"HEADS": 2, "SLICES": 8, "HEAD_DIM": 128, "KV_TYPE": uint32(kv), "SEGMENT": 32})
 		}
 		return list
 	case "paged_attn_join":

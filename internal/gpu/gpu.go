@@ -30,8 +30,12 @@ type Info struct {
 	// BarrierFree asks for kernels without workgroup barriers: on adapters that run on a processor a barrier costs a
 	// context switch per invocation.
 	BarrierFree bool `json:"barrier_free"`
-	// Features are the optional WebGPU features that the device has and that kernels may use ("shader-f16", "subgroups").
+	// Features are the optional features of WebGPU and of WGSL that the device has and that kernels may use ("shader-f16", "subgroups",
+	// "subgroup_id").
 	Features []string `json:"features,omitempty"`
+	// SubgroupMin and SubgroupMax bound the size of subgroups, powers of two; 0 where there are none or it is not told.
+	SubgroupMin int `json:"subgroup_min,omitempty"`
+	SubgroupMax int `json:"subgroup_max,omitempty"`
 }
 
 // Limits are the limits that matter to the engine, in bytes, invocations or workgroups.

@@ -62,9 +62,18 @@ func (s *Set) AttnLinear(args AttnLinearArgs) (Op, error) {
 		parts = joinParts
 	}
 	heads, slices := fewHeads(a)
-	few, err := s.pipeline("paged_attn_few", nil, wgsl.Consts{
+	consts := wgsl.Consts{
 		"WG": attnWG, "PART": decodePart, "HEADS": uint32(heads), "SLICES": uint32(slices), "HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV),
-	})
+	}
+	names := []string{"plain"}
+	segment := s.segment(attnWG)
+	if segment > 0 {
+		names = append(names, subgroups)
+	}
+	if s.choose(fmt.Sprintf("paged_attn_few %v %d/%dx%d", a.KV, a.Heads, a.KVHeads, a.HeadDim), 1, names...) == subgroups {
+		consts["SEGMENT"] = uint32(segment)
+	}
+	few, err := s.pipeline("paged_attn_few", nil, consts)
 	if err != nil {
 		return nil, err
 	}

@@ -7,18 +7,34 @@ import (
 	"github.com/pagelight/pagelight/wgsl"
 )
 
-// fourVariant is one shape of the kernels that take four rows of weights at a time: lanes invocations share 4*fours rows.
-type fourVariant struct{ fours, wg, lanes int }
+// fourVariant is one shape of the kernels that take four rows of weights at a time: lanes invocations share 4*fours rows. With a segment
+// they add up by subgroups.
+type fourVariant struct{ fours, wg, lanes, segment int }
 
-func (v fourVariant) String() string { return fmt.Sprintf("%dx%d", 4*v.fours, v.wg) }
+func (v fourVariant) String() string {
+	name := fmt.Sprintf("%dx%d", 4*v.fours, v.wg)
+	if v.segment > 0 {
+		name += " " + subgroups
+	}
+	return name
+}
 
 // consts are those of lib_norm_linear.
 func (v fourVariant) consts(k int) wgsl.Consts {
-	return wgsl.Consts{"WG": uint32(v.wg), "LANES": uint32(v.lanes), "FOURS": uint32(v.fours), "K": uint32(k)}
+	c := wgsl.Consts{"WG": uint32(v.wg), "LANES": uint32(v.lanes), "FOURS": uint32(v.fours), "K": uint32(k)}
+	if v.segment > 0 {
+		c["SEGMENT"] = uint32(v.segment)
+	}
+	return c
 }
 
 // storage is the workgroup memory that lib_norm_linear takes, in bytes.
-func (v fourVariant) storage() int { return 144*v.lanes + (16*v.fours+4)*v.wg }
+func (v fourVariant) storage() int {
+	if v.segment > 0 {
+		return 144*v.lanes + 4*v.wg + 16*(v.fours+1)*v.wg/v.segment
+	}
+	return 144*v.lanes + (16*v.fours+4)*v.wg
+}
 
 // fourLanes is how many invocations share rows of k inputs: as few as leave nobody more than one chunk of 32 inputs, or where that
 // are too many, the fewest that need the fewest chunks.
@@ -51,11 +67,24 @@ func (s *Set) fourVariants(n, k int, most bool) (list []fourVariant) {
 		slices.Sort(sizes)
 		slices.Reverse(sizes)
 	}
+	fit := func(wg, f, segment int) {
+		v := fourVariant{f, wg, lanes, segment}
+		if wg%lanes == 0 && wg <= s.limits.MaxInvocations && v.storage() <= s.limits.MaxWorkgroupMemory {
+			list = append(list, v)
+		}
+	}
 	for _, f := range fours {
 		for _, wg := range sizes {
-			v := fourVariant{f, wg, lanes}
-			if wg%lanes == 0 && wg <= s.limits.MaxInvocations && v.storage() <= s.limits.MaxWorkgroupMemory {
-				list = append(list, v)
+			fit(wg, f, 0)
+		}
+	}
+	if lanes == mostSegment {
+		sizes = append(sizes, lanes) // a workgroup of one subgroup has nobody to wait for
+	}
+	for _, f := range fours {
+		for _, wg := range sizes {
+			if segment := s.segment(wg); segment > 0 {
+				fit(wg, f, segment)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
@@ -85,8 +86,12 @@ type Tuning struct {
 	// Choices says which variant an op is to take, by the op's key (see Set.choose): what measuring has found. Ops without an
 	// entry take their first variant.
 	Choices map[string]string
-	// Prefer names variants that ops take, if they have them, where Choices say nothing: tests reach all of them with it.
+	// Prefer names variants, or ends of their names, that ops take, if they have them, where Choices say nothing: tests reach all of
+	// them with it.
 	Prefer []string
+	// Segment is what kernels with subgroups take for the size of these; 0 is what the device says. Where subgroups are smaller, the
+	// kernels notice and do without, which tests see in this way.
+	Segment int
 	// Deterministic makes every row independent of the step that it is computed in: the order of its sums depends on the
 	// shapes of the model, on its position, and on nothing else. Linear and Attention then have one pipeline each for all
 	// rows, and MatmulRows, PrefillRows and Workgroups say nothing.
@@ -114,6 +119,8 @@ type Set struct {
 	dev    gpu.Device
 	limits gpu.Limits
 	tuning Tuning
+
+	subgroups sizes
 
 	choosable map[string][]string  // by key of an op: its variants, the default first
 	trials    map[string][]*trial  // by key: the ops that it is a choice of
@@ -147,7 +154,7 @@ func New(dev gpu.Device) *Set { return NewTuned(dev, TuningFor(dev.Info())) }
 // NewTuned makes a Set with a given choice of variants.
 func NewTuned(dev gpu.Device, tuning Tuning) *Set {
 	return &Set{
-		dev: dev, limits: dev.Limits(), tuning: tuning,
+		dev: dev, limits: dev.Limits(), tuning: tuning, subgroups: subgroupSizes(dev.Info()),
 		choosable: map[string][]string{}, trials: map[string][]*trial{}, pipelines: map[string]*pipeline{}, slots: map[string]gpu.Binding{},
 	}
 }
@@ -162,9 +169,11 @@ func (s *Set) choose(key string, rows int, variants ...string) string {
 	if v := s.tuning.Choices[key]; slices.Contains(variants, v) {
 		return v
 	}
-	for _, v := range s.tuning.Prefer {
-		if slices.Contains(variants, v) {
-			return v
+	for _, p := range s.tuning.Prefer {
+		for _, v := range variants {
+			if v == p || strings.HasSuffix(v, " "+p) {
+				return v
+			}
 		}
 	}
 	return variants[0]
@@ -334,6 +343,9 @@ func Describe(name string, format *quant.Format, consts wgsl.Consts) (gpu.Pipeli
 		panic("BUG: kernel " + name)
 	}
 	label, libs, edits := name, slices.Clone(kernel.Libs), wgsl.Consts{}
+	if _, ok := consts["SEGMENT"]; ok {
+		libs, _ = wgsl.WithSubgroups(libs)
+	}
 	maps.Copy(edits, consts)
 	if format != nil {
 		label += " " + format.String()

@@ -30,6 +30,7 @@ type Config struct {
 	Deterministic bool
 
 	Choices map[string]string // of variants of kernels, see kernels.Tuning; not with Deterministic
+	Prefer  []string          // the same
 
 	Tuning *kernels.Tuning // the choice of kernels; nil: what suits the device
 
@@ -62,6 +63,9 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	tuning.Deterministic = c.Deterministic
 	if c.Choices != nil && !c.Deterministic {
 		tuning.Choices = c.Choices
+	}
+	if len(c.Prefer) > 0 && !c.Deterministic {
+		tuning.Prefer = c.Prefer
 	}
 	r := &Runner{
 		dev: dev, cfg: src.Config(), set: kernels.NewTuned(dev, tuning),

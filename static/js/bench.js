@@ -1,6 +1,6 @@
 // The page of measurements (bench.html). Its address drives it: ?model=ID&p=512,2048&n=128&d=0,4096&b=1,8&r=3 fills the form,
 // start=1 begins at once, and report=1 sends the report to the server that gave the page, which takes it where it was started
-// for that. globalThis.pagelightBench is the report so far, for whoever drives the page.
+// for that. prefer=subgroups has kernels take variants of such names. globalThis.pagelightBench is the report so far, for whoever drives the page.
 import { $, t, announce, copy, count, el, label, language, onLanguage, rate, setLanguage, translate } from "./ui.js";
 import * as settings from "./settings.js";
 import { EngineError, TabEngine } from "./channel.js";
@@ -100,6 +100,7 @@ async function measure(model, wanted) {
   const load = engine.load(forWorker(model), {
     device, kv, quant: model.kind === "synthetic" ? "q4" : "none", gpu_memory: Number(params.get("gpu_memory") ?? 0),
     max_model_len: Number(params.get("max_model_len") ?? 0) || Math.max(length, 192) + 64, max_seqs: seqs, no_prefix_cache: true,
+    prefer: (params.get("prefer") ?? "").split(",").filter(Boolean),
   }, ({ phase, done, total }) => {
     $("#bar").value = total > 0 ? done / total : 0;
     say("benchLoading", { phase });

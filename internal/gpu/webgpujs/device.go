@@ -187,6 +187,7 @@ func facts(v js.Value) (gpu.Info, gpu.Limits) {
 	info := newInfo(adapterFacts{
 		vendor: str("vendor"), architecture: str("architecture"), device: str("device"),
 		description: str("description"), features: str("features"), software: v.Get("software").Bool(),
+		subgroupMin: v.Get("subgroupMin").Int(), subgroupMax: v.Get("subgroupMax").Int(),
 	})
 	get := v.Get("limits").Get
 	number := func(name string, fallback int64) int64 {

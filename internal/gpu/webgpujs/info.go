@@ -12,10 +12,13 @@ import (
 type adapterFacts struct {
 	vendor, architecture, device, description, features string
 	software                                            bool
+	subgroupMin, subgroupMax                            int // 0: not told
 }
 
 func newInfo(f adapterFacts) gpu.Info {
-	info := gpu.Info{Kind: gpu.KindHardware, Vendor: f.vendor, Backend: "WebGPU", Driver: "webgpujs"}
+	info := gpu.Info{
+		Kind: gpu.KindHardware, Vendor: f.vendor, Backend: "WebGPU", Driver: "webgpujs", SubgroupMin: f.subgroupMin, SubgroupMax: f.subgroupMax,
+	}
 	for _, name := range []string{f.description, f.device, strings.TrimSpace(f.vendor + " " + f.architecture)} {
 		if name != "" && info.Name == "" {
 			info.Name = name

@@ -86,7 +86,7 @@ func newDevice(instance C.WGPUInstance, c candidate, opts Options) (*device, err
 	d.limits = convertLimits(limits)
 	d.timestamps = features&C.PL_FEATURE_TIMESTAMPS != 0
 	if features&C.PL_FEATURE_SUBGROUPS != 0 {
-		d.info.Features = append(d.info.Features, "subgroups")
+		d.info.Features = append(d.info.Features, "subgroups", "subgroup_id") // its compiler has both or neither
 	}
 	if features&C.PL_FEATURE_F16 != 0 {
 		d.info.Features = append(d.info.Features, "shader-f16")

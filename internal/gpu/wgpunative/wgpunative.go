@@ -23,6 +23,7 @@ package wgpunative
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -98,6 +99,13 @@ func Open(ctx context.Context, opts Options) (gpu.Device, error) {
 		C.pl_release_adapter(found[i].adapter)
 		C.pl_release_instance(instance)
 		return nil, err
+	}
+	if slices.Contains(d.info.Features, "subgroups") {
+		// Without an answer kernels do without subgroups.
+		if err := d.askSubgroups(ctx); err != nil && cmp.Or(d.Err(), ctx.Err()) != nil {
+			d.Close()
+			return nil, err
+		}
 	}
 	return d, nil
 }
