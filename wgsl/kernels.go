@@ -102,7 +102,7 @@ func Kernels() []Kernel {
 			Tuning: []string{"WG", "LANES", "HEAD_DIM"}, Ref: "QKNorm",
 		},
 		{
-			Name: "rope_store", Bindings: bindings("tokens", "table", "qkv!", "k_cache!", "v_cache!"),
+			Name: "rope_store", Bindings: bindings("tokens", "table", "parts", "bias", "qkv!", "k_cache!", "v_cache!"),
 			Tuning: []string{"WG", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Ref: "RopeStore",
 		},
 		{

@@ -7,7 +7,7 @@
 // One workgroup computes TILE_M x TILE_N results in SLICES slices of TX*TY invocations. Each slice takes its share of every stretch
 // of 4*VECS inputs; one invocation of it has TM tokens ty + TY*i and 8 rows tx + TX*i. A tile line holds the stretch of one token or
 // row, the weights decoded. The inputs of the next stretch are fetched while this one is computed. In the end the slices exchange
-// what they found, two tokens of an invocation at a time. With GATED the upper half of a tile's rows are those of the other half of w.
+// what they found, one token of an invocation at a time. With GATED the upper half of a tile's rows are those of the other half of w.
 //
 // Shapes   M tokens, N rows of w (one part of a matrix), K inputs
 //   x       [M, x_stride] f32          read
@@ -62,14 +62,18 @@ const TILE_N: u32 = TX * 8u;
 const SLICES: u32 = WG / (TX * TY);
 const SHARE: u32 = VECS / SLICES;         // vectors of a line that a slice takes
 const LINE_OCTETS: u32 = VECS / 2u;
-const TILE_W: u32 = TILE_M * VECS;        // where the lines of w begin
+const RUN_X: u32 = TY * VECS;             // vectors of the lines of which an invocation has one
+const RUN_W: u32 = TX * VECS;
 const SWIZZLE: u32 = 8u / VECS;           // lines that lie in one run of banks
 const HALF_N: u32 = TILE_N / 2u;
 const LOAD_LINES: u32 = WG / LINE_OCTETS; // lines that one load of all invocations covers: half of them, all, or more
 const TWICE_W: bool = TILE_N > LOAD_LINES;
 const TWICE_X: bool = TILE_M > LOAD_LINES;
 
-var<workgroup> tile: array<vec4<f32>, 1024>; // lines of x, then of w; in the end sums
+// Lines of x and of w, those of one invocation in one column. The first index is a constant wherever it matters: implementations clamp
+// others, so that all loads of a round share one clamped index.
+var<workgroup> xs: array<array<vec4<f32>, RUN_X>, TM>;
+var<workgroup> ws: array<array<vec4<f32>, RUN_W>, 8>; // in the end sums
 
 // Four is four neighbouring inputs of four rows: k0 has the first of each.
 struct Four { k0: vec4<f32>, k1: vec4<f32>, k2: vec4<f32>, k3: vec4<f32> }
@@ -159,35 +163,32 @@ fn put8(wg: vec3<u32>, m: u32, tx: u32, lo: vec4<f32>, hi: vec4<f32>) {
   put(wg.z, m, j + 7u * TX, hi.w);
 }
 
-// finish adds up over the slices what invocations have of their tokens i and i+1, and writes it. All of the workgroup call it.
-fn finish(wg: vec3<u32>, tid: u32, i: u32, lo0: vec4<f32>, hi0: vec4<f32>, lo1: vec4<f32>, hi1: vec4<f32>) {
+// sums is vector i of what slices exchange.
+fn sums(i: u32) -> vec4<f32> {
+  return ws[i / RUN_W][i % RUN_W];
+}
+
+// finish adds up over the slices what invocations have of their token i, and writes it. All of the workgroup call it.
+fn finish(wg: vec3<u32>, tid: u32, i: u32, lo: vec4<f32>, hi: vec4<f32>) {
   let local = tid % (TX * TY);
   let tx = tx_of(local);
   let m = wg.y * TILE_M + ty_of(local) + TY * i;
   if (SLICES == 1u) {
-    put8(wg, m, tx, lo0, hi0);
-    put8(wg, m + TY, tx, lo1, hi1);
+    put8(wg, m, tx, lo, hi);
     return;
   }
   workgroupBarrier(); // what was there before has been read
-  tile[tid] = lo0;
-  tile[tid + WG] = hi0;
-  tile[tid + 2u * WG] = lo1;
-  tile[tid + 3u * WG] = hi1;
+  ws[tid / RUN_W][tid % RUN_W] = lo;
+  ws[(tid + WG) / RUN_W][(tid + WG) % RUN_W] = hi;
   workgroupBarrier(); // the sums of all slices are complete
-  if (tid / (TX * TY) == (i / 2u) % SLICES) {
+  if (tid / (TX * TY) == i % SLICES) {
     var a = vec4<f32>(0.0);
     var b = vec4<f32>(0.0);
-    var c = vec4<f32>(0.0);
-    var d = vec4<f32>(0.0);
     for (var s = local; s < WG; s += TX * TY) {
-      a += tile[s];
-      b += tile[s + WG];
-      c += tile[s + 2u * WG];
-      d += tile[s + 3u * WG];
+      a += sums(s);
+      b += sums(s + WG);
     }
     put8(wg, m, tx, a, b);
-    put8(wg, m + TY, tx, c, d);
   }
 }
 
@@ -218,8 +219,12 @@ fn matmul_tile(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_i
   let x_row = p.x_stride / 4u;
   let x_vec = min(m0 + min(load_r, TILE_M - 1u), step.rows - 1u) * x_row;
   let x_more = min(m0 + min(load_r + LOAD_LINES, TILE_M - 1u), step.rows - 1u) * x_row;
-  let at0 = place(load_r, 2u * load_c);
-  let at1 = place(load_r, 2u * load_c + 1u);
+  let column_x = load_r / TY;
+  let x0 = place(load_r % TY, 2u * load_c);
+  let x1 = place(load_r % TY, 2u * load_c + 1u);
+  let column_w = load_r / TX;
+  let w0 = place(load_r % TX, 2u * load_c);
+  let w1 = place(load_r % TX, 2u * load_c + 1u);
   var o = first + load_c;
   var next = fetch(w_octet, x_vec, min(o, all - 1u), o < end);
   var more = next;
@@ -249,20 +254,20 @@ fn matmul_tile(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_i
   var b7 = vec4<f32>(0.0);
   for (var at = first; at < end; at += LINE_OCTETS) {
     if (load_r < TILE_N) {
-      tile[TILE_W + at0] = next.scale * next.w.a;
-      tile[TILE_W + at1] = next.scale * next.w.b;
+      ws[column_w][w0] = next.scale * next.w.a;
+      ws[column_w][w1] = next.scale * next.w.b;
     }
-    if (TWICE_W) { // lines LOAD_LINES, a multiple of 8, further down lie alike
-      tile[TILE_W + at0 + LOAD_LINES * VECS] = more.scale * more.w.a;
-      tile[TILE_W + at1 + LOAD_LINES * VECS] = more.scale * more.w.b;
+    if (TWICE_W) { // LOAD_LINES lines further down is a multiple of 8 of them, which lie alike
+      ws[column_w + LOAD_LINES / TX][w0] = more.scale * more.w.a;
+      ws[column_w + LOAD_LINES / TX][w1] = more.scale * more.w.b;
     }
     if (load_r < TILE_M) {
-      tile[at0] = next.xa;
-      tile[at1] = next.xb;
+      xs[column_x][x0] = next.xa;
+      xs[column_x][x1] = next.xb;
     }
     if (TWICE_X) {
-      tile[at0 + LOAD_LINES * VECS] = more.xa;
-      tile[at1 + LOAD_LINES * VECS] = more.xb;
+      xs[column_x + LOAD_LINES / TY][x0] = more.xa;
+      xs[column_x + LOAD_LINES / TY][x1] = more.xb;
     }
     workgroupBarrier(); // the lines are complete before any invocation reads them
     o += LINE_OCTETS;
@@ -271,43 +276,47 @@ fn matmul_tile(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_i
       more = fetch(w_more, x_more, min(o, all - 1u), o < end);
     }
     for (var i = 0u; i < SHARE; i += 1u) {
-      let pw = TILE_W + place(tx, c0 + i);
-      let px = place(ty, c0 + i);
-      let lo = turn(tile[pw], tile[pw + TX * VECS], tile[pw + 2u * TX * VECS], tile[pw + 3u * TX * VECS]);
-      let hi = turn(tile[pw + 4u * TX * VECS], tile[pw + 5u * TX * VECS], tile[pw + 6u * TX * VECS], tile[pw + 7u * TX * VECS]);
-      let v0 = tile[px];
-      let v1 = tile[px + TY * VECS];
-      let v2 = tile[px + 2u * TY * VECS];
-      let v3 = tile[px + 3u * TY * VECS];
+      let at_w = place(tx, c0 + i);
+      let at_x = place(ty, c0 + i);
+      let lo = turn(ws[0][at_w], ws[1][at_w], ws[2][at_w], ws[3][at_w]);
+      let hi = turn(ws[4][at_w], ws[5][at_w], ws[6][at_w], ws[7][at_w]);
+      let v0 = xs[0][at_x];
       a0 = mac(a0, v0, lo);
       b0 = mac(b0, v0, hi);
+      let v1 = xs[1][at_x];
       a1 = mac(a1, v1, lo);
       b1 = mac(b1, v1, hi);
+      let v2 = xs[2][at_x];
       a2 = mac(a2, v2, lo);
       b2 = mac(b2, v2, hi);
+      let v3 = xs[3][at_x];
       a3 = mac(a3, v3, lo);
       b3 = mac(b3, v3, hi);
       if (TM == 8u) {
-        let v4 = tile[px + 4u * TY * VECS];
-        let v5 = tile[px + 5u * TY * VECS];
-        let v6 = tile[px + 6u * TY * VECS];
-        let v7 = tile[px + 7u * TY * VECS];
+        let v4 = xs[TM - 4u][at_x];
         a4 = mac(a4, v4, lo);
         b4 = mac(b4, v4, hi);
+        let v5 = xs[TM - 3u][at_x];
         a5 = mac(a5, v5, lo);
         b5 = mac(b5, v5, hi);
+        let v6 = xs[TM - 2u][at_x];
         a6 = mac(a6, v6, lo);
         b6 = mac(b6, v6, hi);
+        let v7 = xs[TM - 1u][at_x];
         a7 = mac(a7, v7, lo);
         b7 = mac(b7, v7, hi);
       }
     }
     workgroupBarrier(); // all have read the lines before they are overwritten
   }
-  finish(wg, tid, 0u, a0, b0, a1, b1);
-  finish(wg, tid, 2u, a2, b2, a3, b3);
+  finish(wg, tid, 0u, a0, b0);
+  finish(wg, tid, 1u, a1, b1);
+  finish(wg, tid, 2u, a2, b2);
+  finish(wg, tid, 3u, a3, b3);
   if (TM == 8u) {
-    finish(wg, tid, 4u, a4, b4, a5, b5);
-    finish(wg, tid, 6u, a6, b6, a7, b7);
+    finish(wg, tid, 4u, a4, b4);
+    finish(wg, tid, 5u, a5, b5);
+    finish(wg, tid, 6u, a6, b6);
+    finish(wg, tid, 7u, a7, b7);
   }
 }

@@ -1,6 +1,7 @@
-// rope_store: rotary position embedding of queries and keys, as rope has it, and the storing of keys and values, as kv_store has it.
+// rope_store: rotary position embedding of queries and keys, as rope has it, and the storing of keys and values, as kv_store has it. It
+// also ends a linear layer whose K was split over workgroups.
 //
-//   q[m,h] = rotated q[m,h], in place
+//   q[m,h] = rotated q[m,h], in place;  with S parts queries, keys and values are bias + sum over s of parts[s, m]
 //   k_cache[slot / 16, g, slot % 16] = rotated k[m,g],  v_cache likewise v[m,g]; slot 0xFFFFFFFF stores nothing
 //
 // An invocation has four elements of a head: two pairs.
@@ -8,14 +9,16 @@
 // Shapes   M tokens, H query heads, G KV heads, D = HEAD_DIM, N blocks of 16 tokens
 //   tokens   [M] vec4<u32>                              read        (id, position, slot, sequence)
 //   table    [positions, D/2] vec2<f32>                 read        (cos, sin), computed by the caller in float64
+//   parts    [S, M, (H+2*G)*D] f32                      read        a dummy with S = 0
+//   bias     [(H+2*G)*D] f32                            read        a dummy without bias
 //   qkv      [M, row_stride] f32                        read_write  H queries, G keys, G values of a row side by side; only queries
-//                                                                   are written
+//                                                                   are written, and with parts nothing is read
 //   k_cache  [N, G, 16, D] f16 pairs or f32 in u32      read_write  element 2i in the low half
 //   v_cache  [N, G, 16, D] the same                     read_write
 // Grid     ceil(M*(H+2*G)*D/4 / WG) workgroups of WG, spread over x and y.
-// Traffic  reads 4*M*(H+2*G)*D bytes, and of the table 4*M*D; writes 4*M*H*D, and 4*M*G*D (f16) or 8*M*G*D (f32) into the cache.
+// Traffic  reads 4*max(S,1)*M*(H+2*G)*D bytes, and of the table 4*M*D; writes 4*M*H*D, and 4*M*G*D (f16) or 8*M*G*D (f32) into the cache.
 // Storage  no workgroup memory.
-// Numerics those of rope and kv_store.
+// Numerics those of rope and kv_store; parts are added in their order, and bias after them.
 // Needs    nothing beyond the portable subset.
 // Ref      internal/ref, RopeStore.
 
@@ -29,7 +32,11 @@ struct Params {
   heads: u32,      // H
   kv_heads: u32,   // G
   row_stride: u32, // elements of a row of qkv, an even number
+  parts: u32,      // S, 0: qkv is complete
+  flags: u32,      // bit 1: there is a bias
   pad0: u32,
+  pad1: u32,
+  pad2: u32,
 }
 
 struct Step {
@@ -43,9 +50,11 @@ struct Step {
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read> tokens: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> table: array<vec2<f32>>;
-@group(0) @binding(4) var<storage, read_write> qkv: array<vec2<f32>>;
-@group(0) @binding(5) var<storage, read_write> k_cache: array<u32>;
-@group(0) @binding(6) var<storage, read_write> v_cache: array<u32>;
+@group(0) @binding(4) var<storage, read> parts: array<vec2<f32>>;
+@group(0) @binding(5) var<storage, read> bias: array<vec2<f32>>;
+@group(0) @binding(6) var<storage, read_write> qkv: array<vec2<f32>>;
+@group(0) @binding(7) var<storage, read_write> k_cache: array<u32>;
+@group(0) @binding(8) var<storage, read_write> v_cache: array<u32>;
 
 const BLOCK: u32 = 16u; // tokens per block
 const PAIRS: u32 = HEAD_DIM / 2u;
@@ -58,6 +67,30 @@ fn turned(v: vec2<f32>, cs: vec2<f32>) -> vec2<f32> {
 
 fn pack_half(v: vec2<f32>) -> u32 {
   return pack2x16float(clamp(v, vec2<f32>(-F16_MAX), vec2<f32>(F16_MAX)));
+}
+
+// total is pair i of row m, of which there are width, when all parts are added. Four loads at a time need not wait for each other.
+fn total(m: u32, i: u32, width: u32) -> vec2<f32> {
+  let stride = step.rows * width;
+  var at = m * width + i;
+  var sum = vec2<f32>(0.0);
+  var s = 0u;
+  for (; s + 4u <= p.parts; s += 4u) {
+    let a = parts[at];
+    let b = parts[at + stride];
+    let c = parts[at + 2u * stride];
+    let d = parts[at + 3u * stride];
+    sum = (((sum + a) + b) + c) + d;
+    at += 4u * stride;
+  }
+  for (; s < p.parts; s += 1u) {
+    sum += parts[at];
+    at += stride;
+  }
+  if ((p.flags & 2u) != 0u) {
+    sum += bias[i];
+  }
+  return sum;
 }
 
 @compute @workgroup_size(WG)
@@ -78,8 +111,16 @@ fn rope_store(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg
   let first = select(2u * quad, quad, half_split);
   let second = select(first + 1u, quad + QUADS, half_split);
   let start = m * (p.row_stride / 2u) + head * PAIRS;
-  var a = qkv[start + first];
-  var b = qkv[start + second];
+  var a: vec2<f32>;
+  var b: vec2<f32>;
+  if (p.parts > 0u) {
+    let width = (p.heads + 2u * p.kv_heads) * PAIRS;
+    a = total(m, head * PAIRS + first, width);
+    b = total(m, head * PAIRS + second, width);
+  } else {
+    a = qkv[start + first];
+    b = qkv[start + second];
+  }
   if (head < p.heads + p.kv_heads) {
     let cs0 = table[token.y * PAIRS + 2u * quad];
     let cs1 = table[token.y * PAIRS + 2u * quad + 1u];

@@ -203,6 +203,8 @@ func Cases(level Level) []Case {
 	q4 := quant.Format{Kind: quant.Q4, Group: 32}
 	add("sum_norm/q4g32", preferring("tile 32x64 k2", "tile 64x64 k16", "lanes 64"), func(b *bench) error { return normedCase(b, q4) })
 	add("sum_norm/whole", preferring("tile 32x64", "lanes 32"), func(b *bench) error { return normedCase(b, quant.Format{Kind: quant.F32}) })
+	add("rope_store/parts", preferring("tile 32x64 k2", "tile 32x64 k3", "lanes 64"), func(b *bench) error { return ropedCase(b, q4) })
+	add("rope_store/whole", preferring("tile 32x64", "lanes 32"), func(b *bench) error { return ropedCase(b, quant.Format{Kind: quant.F32}) })
 	add("linear/mixed_parts", nil, linearMixedParts)
 	add("rope", nil, func(b *bench) error { return ropeCase(b, dims, false) })
 	add("rope/half_split", nil, func(b *bench) error { return ropeCase(b, dims, true) })

@@ -30,6 +30,7 @@ var tileOptions = [][]string{
 	{"matmul_lanes_8", "lanes 32x8"},
 	{"matmul_tile_64", "tile 64x64 k8", "tile 64x64"},
 	{"matmul_tile_64x128", "tile 64x128"},
+	{"matmul_tile_small_64x128", "tile 64x128/128 k3", "tile 64x128/128"},
 	{"matmul_tile_small", "tile 32x64/128 k2", "tile 32x64/128"},
 	{"matmul_tile_small_64", "tile 64x64/128 k4", "tile 64x64/128"},
 	{"matmul_tile_small_128", "tile 128x64/128", "tile 32x64/128"},

@@ -33,6 +33,9 @@ type LinearArgs struct {
 	// written, and Eps is added to the mean square. YOffset is 0 and YStride W.Rows then, a multiple of 4. Not for BarrierFree.
 	Norm, Normed gpu.Buffer
 	Eps          float32
+	// Rope, if not nil, rotates and stores the outputs, queries, keys and values, after this layer: its QKV is Y, its Rows, Step and
+	// RowStride are those of the layer, and its heads are all of W.Rows. There is no Add, Gated or YOffset then. Not for BarrierFree.
+	Rope *RopeStoreArgs
 	Step         gpu.Binding // holds the rows that a step really has
 }
 
@@ -88,7 +91,11 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	if err := a.check(s.tuning.BarrierFree); err != nil {
 		return nil, err
 	}
-	defer s.tried(trial{in: []gpu.Buffer{a.X}, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.Linear(a) }})()
+	t := trial{in: []gpu.Buffer{a.X}, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.Linear(a) }}
+	if a.Rope != nil {
+		t.cache, t.kv = []gpu.Buffer{a.Rope.KCache, a.Rope.VCache}, a.Rope.KV
+	}
+	defer s.tried(t)()
 	choose, err := s.linearChoice(&a)
 	if err != nil {
 		return nil, err
@@ -171,18 +178,15 @@ func (s *Set) linearDispatches(a *LinearArgs, v variant) ([]*dispatch, error) {
 			return nil, err
 		}
 	}
-	if v.parts == 1 && a.Norm != nil {
-		last, bind, err := s.sumNorm(a, 0)
+	end := s.linearEnd(a)
+	if v.parts == 1 && (a.Norm != nil || a.Rope != nil) {
+		last, bind, err := end(a, 0)
 		if err == nil {
 			err = bind(nil)
 		}
 		return append(list, last), err
 	}
 	if v.parts > 1 {
-		end := s.sumParts
-		if a.Norm != nil {
-			end = s.sumNorm
-		}
 		last, bind, err := end(a, v.parts)
 		if err != nil {
 			return nil, err
@@ -198,6 +202,23 @@ func (s *Set) linearDispatches(a *LinearArgs, v variant) ([]*dispatch, error) {
 		})
 	}
 	return list, nil
+}
+
+// linearEnd is the kernel that ends a layer: that of the layer after it, if that goes with it, or the sum of the parts.
+func (s *Set) linearEnd(a *LinearArgs) func(a *LinearArgs, parts int) (*dispatch, func(scratch gpu.Buffer) error, error) {
+	switch {
+	case a.Norm != nil:
+		return s.sumNorm
+	case a.Rope != nil:
+		return func(a *LinearArgs, parts int) (*dispatch, func(scratch gpu.Buffer) error, error) {
+			bias := a.Bias
+			if parts == 0 {
+				bias = nil // the kernel before has added it
+			}
+			return s.ropeStore(a.Rope, bias, parts)
+		}
+	}
+	return s.sumParts
 }
 
 // thenGate is choice with a kernel for the gate after it, if there is one.
@@ -267,13 +288,8 @@ func (s *Set) linearOptions(a *LinearArgs, rows int) (list []variant) {
 		lanes = append(lanes, s.matmulLanes(l, 4))
 	}
 	wide := []variant{s.matmulLanes(32, 8), s.matmulLanes(64, 8)}
-	for _, t := range tileShapes {
-		if t.m() > 32 && 2*rows <= t.m() {
-			break
-		}
-		for _, parts := range t.parts(rows, n, k) {
-			tiles = append(tiles, s.matmulTile(t, parts))
-		}
+	for _, o := range tileOptions(rows, n, k) {
+		tiles = append(tiles, s.matmulTile(o.shape, o.parts))
 	}
 	switch {
 	case rows < s.tuning.MatmulRows && rows <= 4 && n < 2048:
@@ -333,6 +349,12 @@ func (a *LinearArgs) check(barrierFree bool) error {
 		c.buffer("Norm", a.Norm, a.W.Rows)
 		c.buffer("Normed", a.Normed, a.Rows*a.W.Rows)
 	}
+	if a.Rope != nil {
+		a.Rope.check(&c)
+		c.want(!a.Add && !a.Gated && a.Norm == nil && a.YOffset == 0 && !barrierFree, "Rope goes with no Add, Gated, Norm or YOffset, and with barriers")
+		c.want(a.Rope.width() == a.W.Rows && a.Rope.QKV == a.Y && a.Rope.RowStride == a.YStride && a.Rope.Rows == a.Rows,
+			"Rope has other rows than Y, [%d, %d]", a.Rows, a.W.Rows)
+	}
 	if a.Gated {
 		c.want(a.W.Rows%2 == 0, "Gated weights have %d rows, an odd number", a.W.Rows)
 		c.want(!a.Add && a.YOffset == 0 && a.YStride == a.W.Rows/2 && a.XStride == a.W.K, "Gated goes with no Add, YOffset, YStride or XStride")
@@ -377,6 +399,9 @@ func (a *LinearArgs) traffic(rows int) int64 {
 	n := 4 * int64(rows) * int64(a.W.K+a.outputs())
 	if a.Add {
 		n += 4 * int64(rows) * int64(a.W.Rows)
+	}
+	if a.Rope != nil {
+		n += a.Rope.traffic(rows)
 	}
 	for _, p := range a.W.Parts {
 		n += int64(p.Rows) * int64(p.Format.RowBytes(a.W.K)+p.Format.ScaleBytes(a.W.K))

@@ -20,18 +20,30 @@ func (b *builder) joined(build func()) {
 	b.calls = nil
 }
 
+// ropeStore are the arguments for rotating queries and keys and storing as call s does.
+func (b *builder) ropeStore(s call) kernels.RopeStoreArgs {
+	return kernels.RopeStoreArgs{
+		Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
+		HalfSplit: b.cfg.RopeHalfSplit, KV: s.cache.KV, Tokens: b.Tokens, Table: b.ropeTable, QKV: s.reads,
+		KCache: s.cache.K[s.layer], VCache: s.cache.V[s.layer], Step: b.step,
+	}
+}
+
 // join makes ops of call i and perhaps of the one that follows, and says of how many.
 func (b *builder) join(i int) int {
 	c := b.calls[i]
 	switch {
 	case c.what == callRope && b.next(i+1, callStore, c.reads) && b.calls[i+1].cache.fuses():
-		s := b.calls[i+1]
-		b.add(b.set.RopeStore(kernels.RopeStoreArgs{
-			Rows: b.rows(), Heads: b.cfg.NumHeads, KVHeads: b.cfg.NumKVHeads, HeadDim: b.cfg.HeadDim, RowStride: b.qkvStride(),
-			HalfSplit: b.cfg.RopeHalfSplit, KV: s.cache.KV, Tokens: b.Tokens, Table: b.ropeTable, QKV: c.reads,
-			KCache: s.cache.K[s.layer], VCache: s.cache.V[s.layer], Step: b.step,
-		}))
+		b.add(b.set.RopeStore(b.ropeStore(b.calls[i+1])))
 		return 2
+	case c.what == callLinear && !c.add && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil &&
+		b.next(i+1, callRope, c.y) && b.next(i+2, callStore, c.y) && b.calls[i+2].cache.fuses() && c.linear.Pieces[0].W.Rows == b.qkvStride():
+		b.tap(c.x, c.linear)
+		rope := b.ropeStore(b.calls[i+2])
+		b.add(b.set.Linear(kernels.LinearArgs{
+			Rows: b.rows(), X: c.x, W: c.linear.Pieces[0].W, Bias: c.linear.Bias, Y: c.y, Rope: &rope, Step: b.step,
+		}))
+		return 3
 	case c.what == callLinear && !c.add && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil &&
 		b.next(i+1, callGate, c.y) && !b.readAgain(i+2, c.y):
 		b.tap(c.x, c.linear)

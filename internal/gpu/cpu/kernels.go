@@ -67,7 +67,7 @@ var kernels = map[string]kernel{
 	"matmul_uniform":     {uniformLayout(4, 1), matmulUniform},
 	"rope":               {layout(2, 1), rope},
 	"qk_norm":            {layout(2, 1), qkNorm},
-	"rope_store":         {layout(2, 3), ropeStore},
+	"rope_store":         {layout(4, 3), ropeStore},
 	"kv_store":           {layout(2, 2), kvStore},
 	"kv_store_i8":        {layout(2, 2), kvStoreI8},
 	"paged_attn_prefill": {layout(5, 1), pagedAttn},

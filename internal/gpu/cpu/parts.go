@@ -78,10 +78,17 @@ func ropeStore(c consts) ([]phase, error) {
 		}
 		a.Tokens = v.tokens(2)
 		a.Table = v.floats(3, "table", a.K.HeadDim)
-		a.QKV = v.floats(4, "qkv", v.rows*a.RowStride)
+		a.M, a.Parts, a.P, a.Bias = v.rows, v.count(3, "parts"), nil, nil
+		if a.Parts > 0 {
+			a.P = v.floats(4, "parts", a.Parts*v.rows*n)
+		}
+		if v.param(4)&flagBias != 0 {
+			a.Bias = v.floats(5, "bias", n)
+		}
+		a.QKV = v.floats(6, "qkv", v.rows*a.RowStride)
 		a.V = a.K
-		a.K.Words, a.V.Words = v.words(5), v.words(6)
-		return v.rows, 4 * n
+		a.K.Words, a.V.Words = v.words(7), v.words(8)
+		return v.rows, (4 + a.Parts) * n
 	}), err
 }
 
