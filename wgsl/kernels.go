@@ -1,5 +1,7 @@
 package wgsl
 
+import "sync"
+
 // Access says how a kernel sees a binding.
 type Access uint8
 
@@ -58,8 +60,21 @@ func bindings(names ...string) []Binding {
 	return list
 }
 
-// Kernels lists every kernel.
-func Kernels() []Kernel {
+// Kernels lists every kernel. It is the same list each time: nobody may change it.
+func Kernels() []Kernel { return table() }
+
+var (
+	table  = sync.OnceValue(makeTable)
+	byName = sync.OnceValue(func() map[string]int {
+		index := map[string]int{}
+		for i, k := range table() {
+			index[k.Name] = i
+		}
+		return index
+	})
+)
+
+func makeTable() []Kernel {
 	linear := bindings("x", "w", "scales", "bias", "y!")
 	experts := bindings("x", "groups", "w", "scales", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
@@ -210,10 +225,9 @@ func Kernels() []Kernel {
 
 // Find is the kernel called name.
 func Find(name string) (Kernel, bool) {
-	for _, k := range Kernels() {
-		if k.Name == name {
-			return k, true
-		}
+	i, ok := byName()[name]
+	if !ok {
+		return Kernel{}, false
 	}
-	return Kernel{}, false
+	return table()[i], true
 }

@@ -13,7 +13,6 @@ import (
 	"embed"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,8 +23,20 @@ var files embed.FS
 // Consts are the values of named constants of a kernel and of its libs.
 type Consts map[string]uint32
 
-// constLine is a constant that Source can edit.
-var constLine = regexp.MustCompile(`(?m)^const ([A-Z][A-Z0-9_]*): u32 = (\d+)u;`)
+// constant reads a line that declares a constant which Source can edit: const NAME: u32 = 1u; and perhaps more. Expressions cannot be
+// edited.
+func constant(line string) (name, value, rest string, ok bool) {
+	line, ok = strings.CutPrefix(line, "const ")
+	if !ok {
+		return "", "", "", false
+	}
+	name, line, ok = strings.Cut(line, ": u32 = ")
+	if !ok || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		return "", "", "", false
+	}
+	value, rest, ok = strings.Cut(line, "u;")
+	return name, value, rest, ok && value != "" && strings.Trim(value, "0123456789") == ""
+}
 
 // Source is the text of the kernel name with the lib files appended and the constants set. It fails on a file that does
 // not exist and on a constant that none of the files declares.
@@ -42,20 +53,21 @@ func Source(name string, libs []string, consts Consts) (string, error) {
 		text.Write(data)
 	}
 	missing := maps.Clone(consts)
-	source := constLine.ReplaceAllStringFunc(text.String(), func(line string) string {
-		name := constLine.FindStringSubmatch(line)[1]
-		value, ok := consts[name]
-		if !ok {
-			return line
+	var source strings.Builder
+	source.Grow(text.Len())
+	for line := range strings.Lines(text.String()) {
+		name, _, rest, ok := constant(line)
+		if value, set := consts[name]; ok && set {
+			delete(missing, name)
+			line = fmt.Sprintf("const %s: u32 = %du;%s", name, value, rest)
 		}
-		delete(missing, name)
-		return fmt.Sprintf("const %s: u32 = %du;", name, value)
-	})
+		source.WriteString(line)
+	}
 	if len(missing) > 0 {
 		return "", fmt.Errorf("wgsl: %s declares no constant %s", name,
 			strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
 	}
-	return source, nil
+	return source.String(), nil
 }
 
 const subgroups = "_subgroups"

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -322,17 +323,30 @@ type pipeline struct {
 
 // pipeline finds or describes the kernel name with the given constants. format is that of the weights, if it has any.
 func (s *Set) pipeline(name string, format *quant.Format, consts wgsl.Consts) (*pipeline, error) {
+	label := labelOf(name, format, consts)
+	if p, ok := s.pipelines[label]; ok { // every layer asks for the same
+		return p, nil
+	}
 	desc, err := Describe(name, format, consts)
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := s.pipelines[desc.Label]; ok {
-		return p, nil
-	}
 	p := &pipeline{desc: desc}
-	s.pipelines[desc.Label] = p
+	s.pipelines[label] = p
 	s.wanted = append(s.wanted, p)
 	return p, nil
+}
+
+// labelOf is the kernel and what specialises it.
+func labelOf(name string, format *quant.Format, consts wgsl.Consts) string {
+	label := name
+	if format != nil {
+		label += " " + format.String()
+	}
+	for _, c := range slices.Sorted(maps.Keys(consts)) {
+		label += " " + c + "=" + strconv.FormatUint(uint64(consts[c]), 10)
+	}
+	return label
 }
 
 // Describe is what a driver needs to build the kernel name for weights of a format (nil for kernels without weights) and
@@ -342,19 +356,15 @@ func Describe(name string, format *quant.Format, consts wgsl.Consts) (gpu.Pipeli
 	if !ok || kernel.Weights != (format != nil) {
 		panic("BUG: kernel " + name)
 	}
-	label, libs, edits := name, slices.Clone(kernel.Libs), wgsl.Consts{}
+	label, libs, edits := labelOf(name, format, consts), slices.Clone(kernel.Libs), wgsl.Consts{}
 	if _, ok := consts["SEGMENT"]; ok {
 		libs, _ = wgsl.WithSubgroups(libs)
 	}
 	maps.Copy(edits, consts)
 	if format != nil {
-		label += " " + format.String()
 		file, lib := weightLib(*format)
 		libs = append(libs, file)
 		maps.Copy(edits, lib)
-	}
-	for _, c := range slices.Sorted(maps.Keys(consts)) {
-		label += fmt.Sprintf(" %s=%d", c, consts[c])
 	}
 	source, err := wgsl.Source(name, libs, edits)
 	if err != nil {
