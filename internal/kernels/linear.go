@@ -36,7 +36,7 @@ type LinearArgs struct {
 	// Rope, if not nil, rotates and stores the outputs, queries, keys and values, after this layer: its QKV is Y, its Rows, Step and
 	// RowStride are those of the layer, and its heads are all of W.Rows. There is no Add, Gated or YOffset then. Not for BarrierFree.
 	Rope *RopeStoreArgs
-	Step         gpu.Binding // holds the rows that a step really has
+	Step gpu.Binding // holds the rows that a step really has
 }
 
 // linearParams are the Params of matvec, matmul, matmul_serial and matmul_lanes.
