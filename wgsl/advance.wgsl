@@ -7,16 +7,16 @@
 //   otherwise:                   ring[count % 64, m] = the id, count++, left--
 //     the id is one of the first `stops` of stops[m], or left is 0:  left = 0, tokens[m].slot = 0xFFFFFFFF
 //     otherwise:  tokens[m] = (id, position + 1, its slot by block_tables, sequence)
-//     with COUNTS, and bit 0 of flags:  counts[m,id] has bit 31 set, and one is added
+//     with COUNTS, and bit 1 of flags:  counts[flags / 256, id] has bit 31 set, and one is added
 //
-// Shapes   M rows, S = ring_rows of them at most
+// Shapes   M rows, S = ring_rows of them at most, R records
 //   ids           [M] u32             read        a token or a code
 //   stops         [M, 2] vec4<u32>    read        ids that end a row
 //   block_tables  [S, max_blocks] u32 read        block of each 16 positions of a sequence
 //   states        [M] vec4<u32>       read_write  (steps so far, tokens that may still come, stops that count, flags)
 //   tokens        [M] vec4<u32>       read_write  (id, position, slot, sequence)
 //   ring          [64, S] u32         read_write  what each of the last 64 steps chose
-//   counts        [M, vocab] u32      read_write  bit 31: in prompt or output; bits 0 to 29: times in the output. Of COUNTS only
+//   counts        [R, vocab] u32      read_write  bit 31: in prompt or output; bits 0 to 29: times in the output. Of COUNTS only
 // Grid     ceil(M / WG) workgroups of WG, spread over x and y: one invocation a row.
 // Traffic  reads 68*M bytes, writes 36*M.
 // Storage  no workgroup memory.
@@ -26,7 +26,7 @@
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 64u;    // invocations per workgroup
-const COUNTS: u32 = 0u; // 1: rows whose flags have bit 0 count the token
+const COUNTS: u32 = 0u; // 1: rows whose flags have bit 1 count the token
 
 struct Params {
   max_blocks: u32, // blocks of a row of block_tables

@@ -3,7 +3,7 @@
 //   ids[m] = the id of the largest value of partial[m], the lowest on a tie, 0xFFFFFFFF if any slice saw a NaN
 //   then as advance
 //
-// Shapes   M rows, S = ring_rows of them at most
+// Shapes   M rows, S = ring_rows of them at most, R records
 //   partial       [M, parts] vec2<u32>  read        (bits of the value, id)
 //   stops         [M, 2] vec4<u32>      read        as advance
 //   block_tables  [S, max_blocks] u32   read        as advance
@@ -11,7 +11,7 @@
 //   states        [M] vec4<u32>         read_write  as advance
 //   tokens        [M] vec4<u32>         read_write  as advance
 //   ring          [64, S] u32           read_write  as advance
-//   counts        [M, vocab] u32        read_write  as advance
+//   counts        [R, vocab] u32        read_write  as advance
 // Grid     M workgroups of WG, spread over x and y: one a row.
 // Traffic  reads M*(8*parts+64) bytes, writes 40*M.
 // Storage  8*WG bytes of workgroup memory.
@@ -21,7 +21,7 @@
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
 const WG: u32 = 128u;   // invocations per workgroup, a power of two
-const COUNTS: u32 = 0u; // 1: rows whose flags have bit 0 count the token
+const COUNTS: u32 = 0u; // 1: rows whose flags have bit 1 count the token
 
 struct Params {
   max_blocks: u32, // blocks of a row of block_tables

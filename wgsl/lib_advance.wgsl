@@ -20,8 +20,9 @@ fn advance_row(m: u32, id: u32) {
   ring[at] = id;
   var left = 0u; // a row without a choice stays where it is, and its logits are computed again
   if (id < NO_TOKEN) {
-    if (COUNTS == 1u && (state.w & 1u) == 1u) {
-      counts[m * p.vocab + id] = (counts[m * p.vocab + id] | SEEN) + 1u;
+    if (COUNTS == 1u && (state.w & 2u) == 2u) {
+      let place = (state.w >> 8u) * p.vocab + id;
+      counts[place] = (counts[place] | SEEN) + 1u;
     }
     let a = stops[2u * m];
     let b = stops[2u * m + 1u];

@@ -1,19 +1,19 @@
 // penalize: changes the logits of rows with biases and penalties, as internal/sample does on the host.
 //
-//   of rows whose flags have bit 0, and of ids with a count c = counts[m,id] that is not 0, in this order:
-//     c has bit 30:  listed[m] has the id: with bit 31 of it, and position < until, the logit is -infinity; with bit 30, its bias
+//   of rows whose flags have bit 0, with r = flags / 256, and of ids with a count c = counts[r,id] that is not 0, in this order:
+//     c has bit 30:  listed[r] has the id: with bit 31 of it, and position < until, the logit is -infinity; with bit 30, its bias
 //                    is added
 //     c has bit 31:  logit / repetition where it is above 0, logit * repetition elsewhere
 //                    with n = c mod 2^30 above 0, logit - frequency*n - presence
 //                    a result beyond the floats is the largest float there is
 //   A logit of -infinity stays what it is.
 //
-// Shapes   M rows
+// Shapes   M rows, R records
 //   tokens     [M] vec4<u32>          read        (id, position, slot, sequence)
-//   states     [M] vec4<u32>          read        as advance; bit 0 of flags
-//   penalties  [M, 2] vec4<u32>       read        (bits of repetition, frequency, presence, entries of listed), (until, 0, 0, 0)
-//   listed     [M, entries] vec2<u32> read        (id | bias 1 << 30 | ban 1 << 31, bits of the bias), by id
-//   counts     [M, vocab] u32         read        as advance
+//   states     [M] vec4<u32>          read        as advance; bit 0 and bits 8 to 31 of flags
+//   penalties  [R, 2] vec4<u32>       read        (bits of repetition, frequency, presence, entries of listed), (until, 0, 0, 0)
+//   listed     [R, entries] vec2<u32> read        (id | bias 1 << 30 | ban 1 << 31, bits of the bias), by id
+//   counts     [R, vocab] u32         read        as advance
 //   logits     [M, vocab] f32         read_write
 // Grid     ceil(M*ceil(limit/4) / WG) workgroups of WG, spread over x and y: four ids an invocation.
 // Traffic  reads 4*M*limit bytes of counts, of rows with the flag, and little else.
@@ -107,19 +107,21 @@ fn penalize(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: 
   if (m >= step.rows) {
     return;
   }
-  if ((states[m].w & 1u) == 0u) {
+  let flags = states[m].w;
+  if ((flags & 1u) == 0u) {
     return;
   }
-  let penalty = penalties[2u * m];
+  let r = flags >> 8u;
+  let penalty = penalties[2u * r];
   for (var id = i - m * per; id < p.limit; id += per) {
-    let c = counts[m * p.vocab + id];
+    let c = counts[r * p.vocab + id];
     if (c == 0u) {
       continue;
     }
     var bits = logits[m * p.vocab + id];
     if ((c & LISTED) != 0u) {
-      let e = entry(m * p.entries, penalty.w, id);
-      if (e.x >= SEEN && tokens[m].y < penalties[2u * m + 1u].x) {
+      let e = entry(r * p.entries, penalty.w, id);
+      if (e.x >= SEEN && tokens[m].y < penalties[2u * r + 1u].x) {
         bits = SIGN | INFINITY;
       }
       if ((e.x & LISTED) != 0u && (bits & INFINITY) != INFINITY) {

@@ -99,8 +99,9 @@ func advanceRows(b *bench, rows, bucket, ringRows, maxBlocks int, counts bool) (
 			a.Counts[i] = []uint32{0, ref.Seen, ref.Listed, ref.Seen | ref.Listed | 7}[b.IntN(4)]
 		}
 	}
+	records := b.Perm(bucket)
 	for m := range bucket {
-		a.States[m] = ref.State{Count: b.Uint32N(1 << 20), Left: 2 + b.Uint32N(100), Stops: uint32(m % 9), Flags: uint32(b.IntN(2))}
+		a.States[m] = ref.State{Count: b.Uint32N(1 << 20), Left: 2 + b.Uint32N(100), Stops: uint32(m % 9), Flags: uint32(records[m]<<8 | b.IntN(4))}
 		for j := range a.Stops[m] {
 			a.Stops[m][j] = b.Uint32N(advanceVocab)
 		}

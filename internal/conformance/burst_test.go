@@ -97,9 +97,10 @@ func burst(t *testing.T, dev gpu.Device, tuning kernels.Tuning) {
 		return buf
 	}
 	const entries = 4
-	var draws, samplers, states, penalties, tokens, logits []uint32
-	listed, counts := make([]uint32, 2*m*entries), make([]uint32, m*vocab)
+	var draws, samplers, states, tokens, logits []uint32
+	penalties, listed, counts := make([]uint32, 8*m), make([]uint32, 2*m*entries), make([]uint32, m*vocab)
 	for i, r := range rows {
+		record := m - 1 - i
 		d, ok := r.sampler.Device()
 		adj, ok2 := r.sampler.Adjust()
 		if !ok || !ok2 {
@@ -111,16 +112,16 @@ func burst(t *testing.T, dev gpu.Device, tuning kernels.Tuning) {
 			race = 1
 		}
 		if d.Adjusts {
-			flag = kernels.FlagPenalized
+			flag = kernels.FlagPenalized | kernels.FlagCounted
 		}
 		draws = append(draws, math.Float32bits(draw.InvTemperature), race, uint32(draw.Key), uint32(draw.Key>>32))
 		samplers = append(samplers, math.Float32bits(d.InvTemperature), d.TopK, math.Float32bits(d.TopP), math.Float32bits(d.MinP),
 			uint32(d.Key), uint32(d.Key>>32), uint32(d.Step), uint32(d.Step>>32))
-		states = append(states, 60, 1000, 0, flag)
+		states = append(states, 60, 1000, 0, uint32(record)<<kernels.FlagRecord|flag)
 		const position = 30
 		tokens = append(tokens, 1, position, 0, uint32(i))
-		penalties = append(penalties, math.Float32bits(adj.Repetition), math.Float32bits(adj.Frequency), math.Float32bits(adj.Presence),
-			uint32(len(adj.Biases)), uint32(position+adj.Bans), 0, 0, 0)
+		copy(penalties[8*record:], []uint32{math.Float32bits(adj.Repetition), math.Float32bits(adj.Frequency), math.Float32bits(adj.Presence),
+			uint32(len(adj.Biases)), uint32(position + adj.Bans)})
 		for j, b := range adj.Biases {
 			id := uint32(b.ID)
 			if b.Biased {
@@ -129,9 +130,9 @@ func burst(t *testing.T, dev gpu.Device, tuning kernels.Tuning) {
 			if b.Banned {
 				id |= kernels.EntryBanned
 			}
-			listed[2*(i*entries+j)], listed[2*(i*entries+j)+1] = id, math.Float32bits(b.Bias)
+			listed[2*(record*entries+j)], listed[2*(record*entries+j)+1] = id, math.Float32bits(b.Bias)
 		}
-		r.sampler.Counts(&adj, counts[i*vocab:][:limit])
+		r.sampler.Counts(&adj, counts[record*vocab:][:limit])
 		for _, l := range r.logits {
 			logits = append(logits, math.Float32bits(l))
 		}
@@ -159,7 +160,7 @@ func burst(t *testing.T, dev gpu.Device, tuning kernels.Tuning) {
 		ops = append(ops, op)
 	}
 	add(set.Penalize(kernels.PenalizeArgs{
-		Rows: m, Vocab: vocab, Limit: limit, Entries: entries, Tokens: a.Tokens, States: a.States, Penalties: buffer("penalties", penalties),
+		Rows: m, Records: m, Vocab: vocab, Limit: limit, Entries: entries, Tokens: a.Tokens, States: a.States, Penalties: buffer("penalties", penalties),
 		Listed: buffer("listed", listed), Counts: a.Counts, Logits: now, Step: step,
 	}))
 	add(set.TopK(top))

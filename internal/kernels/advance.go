@@ -18,9 +18,13 @@ const (
 	StateBytes = 16 // of an element of AdvanceArgs.States
 )
 
-// FlagPenalized in the flags of a State says that the row has penalties or biases: Penalize changes its logits, and Advance
-// counts its tokens.
-const FlagPenalized = 1
+// The flags of a State. From bit FlagRecord on they have the row's record in PenalizeArgs.Penalties, Listed and Counts: records stay
+// where they are when rows move up.
+const (
+	FlagPenalized = 1 << 0 // Penalize changes its logits
+	FlagCounted   = 1 << 1 // Advance counts its tokens
+	FlagRecord    = 8
+)
 
 // AdvanceArgs are the arguments of Advance.
 type AdvanceArgs struct {
@@ -40,7 +44,7 @@ type AdvanceArgs struct {
 	// stays; one that waits stays, so that its logits are computed again.
 	Tokens gpu.Buffer
 	Ring   gpu.Buffer // [RingSlots, RingRows] u32, written: what each step chose, NoToken where the row had ended
-	// Counts is that of PenalizeArgs, written, or nil: [M, Vocab] u32. Rows with FlagPenalized count their tokens.
+	// Counts is that of PenalizeArgs, written, or nil: [records, Vocab] u32. Rows with FlagCounted count their tokens.
 	Counts gpu.Buffer
 	Vocab  int         // elements of a row of Counts
 	Step   gpu.Binding // holds the rows that a step really has
@@ -94,6 +98,6 @@ func (c *checker) advance(a *AdvanceArgs) {
 	c.buffer("Ring", a.Ring, RingSlots*a.RingRows)
 	if a.Counts != nil {
 		c.positive("Vocab", a.Vocab)
-		c.buffer("Counts", a.Counts, a.Rows*a.Vocab)
+		c.buffer("Counts", a.Counts, a.Vocab)
 	}
 }

@@ -5,6 +5,7 @@ import "github.com/pagelight/pagelight/internal/gpu"
 // PenalizeArgs are the arguments of Penalize.
 type PenalizeArgs struct {
 	Rows    int // most rows, M
+	Records int // most records, R: see FlagRecord
 	Vocab   int // elements of a row of Logits and of Counts
 	Limit   int // only ids below this one are changed
 	Entries int // elements of a row of Listed
@@ -12,11 +13,11 @@ type PenalizeArgs struct {
 	// else of theirs is read.
 	Tokens gpu.Buffer // [M] vec4<u32>
 	States gpu.Buffer // [M] vec4<u32>, as AdvanceArgs
-	// Penalties is [M] (f32 repetition, f32 frequency, f32 presence, u32 entries of Listed; u32 position of the first token for
+	// Penalties is [R] (f32 repetition, f32 frequency, f32 presence, u32 entries of Listed; u32 position of the first token for
 	// which bans do not hold, 3 times 0).
 	Penalties gpu.Buffer
-	Listed    gpu.Buffer // [M, Entries] (u32 id with EntryBiased and EntryBanned, f32 bias), in the order of the ids
-	// Counts says what has been seen: [M, Vocab] u32, CountSeen for ids of prompt and output, CountListed for those of Listed, and
+	Listed    gpu.Buffer // [R, Entries] (u32 id with EntryBiased and EntryBanned, f32 bias), in the order of the ids
+	// Counts says what has been seen: [R, Vocab] u32, CountSeen for ids of prompt and output, CountListed for those of Listed, and
 	// how many times the output has the id. AdvanceArgs.Counts is the same buffer.
 	Counts gpu.Buffer
 	Logits gpu.Buffer  // [M, Vocab] f32, changed
@@ -44,14 +45,15 @@ type penalizeParams struct{ Vocab, Limit, Entries, Zero uint32 }
 func (s *Set) Penalize(a PenalizeArgs) (Op, error) {
 	c := checker{op: "penalize"}
 	c.positive("Rows", a.Rows)
+	c.positive("Records", a.Records)
 	c.positive("Vocab", a.Vocab)
 	c.positive("Entries", a.Entries)
 	c.want(a.Limit >= 1 && a.Limit <= a.Vocab && a.Vocab < EntryBiased, "Limit is %d of %d", a.Limit, a.Vocab)
 	c.buffer("Tokens", a.Tokens, 4*a.Rows)
 	c.buffer("States", a.States, a.Rows*StateBytes/4)
-	c.buffer("Penalties", a.Penalties, a.Rows*PenaltyBytes/4)
-	c.buffer("Listed", a.Listed, 2*a.Rows*a.Entries)
-	c.buffer("Counts", a.Counts, a.Rows*a.Vocab)
+	c.buffer("Penalties", a.Penalties, a.Records*PenaltyBytes/4)
+	c.buffer("Listed", a.Listed, 2*a.Records*a.Entries)
+	c.buffer("Counts", a.Counts, a.Records*a.Vocab)
 	c.buffer("Logits", a.Logits, a.Rows*a.Vocab)
 	if c.err != nil {
 		return nil, c.err

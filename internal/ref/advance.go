@@ -21,7 +21,7 @@ type State struct {
 	Count uint32 // steps so far
 	Left  uint32 // tokens that the row may still produce; 0: it has ended, or waits for the host
 	Stops uint32 // ids of its row of Stops that count
-	Flags uint32 // bit 0: has penalties, its tokens are counted
+	Flags uint32 // bit 0: its logits are changed; bit 1: its tokens are counted; from bit 8 on, its record in what says how
 }
 
 // AdvanceArgs are the arguments of Advance.
@@ -35,7 +35,7 @@ type AdvanceArgs struct {
 	BlockTables []uint32    // [S, MaxBlocks]
 	Tokens      []Token     // [M]
 	Ring        []uint32    // [RingSlots, RingRows]
-	Counts      []uint32    // [M, Vocab]; nil: nothing is counted
+	Counts      []uint32    // [records, Vocab]; nil: nothing is counted
 }
 
 // Advance turns the tokens that were chosen for the rows lo..hi-1 into the input of their next step.
@@ -53,8 +53,8 @@ func Advance(a *AdvanceArgs, lo, hi int) {
 			s.Left = 0
 			continue
 		}
-		if a.Counts != nil && s.Flags&1 == 1 {
-			n := &a.Counts[m*a.Vocab+int(id)]
+		if a.Counts != nil && s.Flags&2 == 2 {
+			n := &a.Counts[int(s.Flags>>8)*a.Vocab+int(id)]
 			*n = (*n | Seen) + 1
 		}
 		s.Left--

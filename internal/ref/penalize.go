@@ -30,10 +30,10 @@ type PenalizeArgs struct {
 	Limit     int       // only ids below this one are changed
 	Entries   int       // elements of a row of Listed
 	Tokens    []Token   // [M]
-	States    []State   // [M]: rows without the flag are left alone
-	Penalties []Penalty // [M]
-	Listed    []Entry   // [M, Entries], by id
-	Counts    []uint32  // [M, Vocab] as AdvanceArgs
+	States    []State   // [M]: rows without the first flag are left alone
+	Penalties []Penalty // [records]
+	Listed    []Entry   // [records, Entries], by id
+	Counts    []uint32  // [records, Vocab] as AdvanceArgs
 	Logits    []float32 // [M, Vocab]
 }
 
@@ -43,10 +43,11 @@ func Penalize(a *PenalizeArgs, lo, hi int) {
 		if a.States[m].Flags&1 == 0 {
 			continue
 		}
-		p, logits := &a.Penalties[m], a.Logits[m*a.Vocab:][:a.Limit]
-		for _, e := range a.Listed[m*a.Entries:][:p.Entries] {
+		r := int(a.States[m].Flags >> 8)
+		p, logits := &a.Penalties[r], a.Logits[m*a.Vocab:][:a.Limit]
+		for _, e := range a.Listed[r*a.Entries:][:p.Entries] {
 			id := e.ID &^ (Biased | Banned)
-			if a.Counts[m*a.Vocab+int(id)]&Listed == 0 {
+			if a.Counts[r*a.Vocab+int(id)]&Listed == 0 {
 				continue
 			}
 			if e.ID&Banned != 0 && a.Tokens[m].Position < p.Until {
@@ -57,7 +58,7 @@ func Penalize(a *PenalizeArgs, lo, hi int) {
 			}
 		}
 		for id, l := range logits {
-			if c := a.Counts[m*a.Vocab+id]; c&Seen != 0 {
+			if c := a.Counts[r*a.Vocab+id]; c&Seen != 0 {
 				logits[id] = p.change(l, c&Times)
 			}
 		}

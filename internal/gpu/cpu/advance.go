@@ -19,10 +19,20 @@ func advanceArgs(v *views, a *ref.AdvanceArgs, counts bool, stops, written int) 
 	}
 	if counts {
 		a.Counts = v.words(written + 3)
-		if len(a.Counts) < v.rows*a.Vocab {
-			v.fail("counts: %d elements, %d needed", len(a.Counts), v.rows*a.Vocab)
+		if n := records(a.States, 2) * a.Vocab; len(a.Counts) < n {
+			v.fail("counts: %d elements, %d needed", len(a.Counts), n)
 		}
 	}
+}
+
+// records is how many there must be for the rows with a flag.
+func records(states []ref.State, flag uint32) (n int) {
+	for _, s := range states {
+		if s.Flags&flag != 0 {
+			n = max(n, int(s.Flags>>8)+1)
+		}
+	}
+	return n
 }
 
 // advance is the kernel of this name.

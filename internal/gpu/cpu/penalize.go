@@ -11,11 +11,12 @@ func penalize(consts) ([]phase, error) {
 		}
 		a.Tokens = v.tokens(2)
 		a.States = elements[ref.State](v, 3, "states", v.rows, 4)
-		a.Penalties = elements[ref.Penalty](v, 4, "penalties", v.rows, 8)
-		a.Listed = elements[ref.Entry](v, 5, "listed", v.rows*a.Entries, 2)
+		n := records(a.States, 1)
+		a.Penalties = elements[ref.Penalty](v, 4, "penalties", n, 8)
+		a.Listed = elements[ref.Entry](v, 5, "listed", n*a.Entries, 2)
 		a.Counts = v.words(6)
-		if len(a.Counts) < v.rows*a.Vocab {
-			v.fail("counts: %d elements, %d needed", len(a.Counts), v.rows*a.Vocab)
+		if len(a.Counts) < n*a.Vocab {
+			v.fail("counts: %d elements, %d needed", len(a.Counts), n*a.Vocab)
 		}
 		a.Logits = v.floats(7, "logits", v.rows*a.Vocab)
 		return v.rows, a.Limit
