@@ -86,9 +86,10 @@ type builder struct {
 	Shape
 	ropeTable gpu.Buffer // [positions, headDim/2] (cos, sin)
 	activations
-	step gpu.Binding // of the rows that the ops under construction run over
-	ops  *[]kernels.Op
-	err  error
+	counts gpu.Buffer  // of tokens, if steps count them
+	step   gpu.Binding // of the rows that the ops under construction run over
+	ops    *[]kernels.Op
+	err    error
 
 	collect bool // calls are collected
 	calls   []call
@@ -265,9 +266,12 @@ func (b *builder) add(op kernels.Op, err error) {
 }
 
 // Release frees the buffers; the ops belong to their kernels.Set.
-func (f *Forward) Release() {
-	for _, b := range f.buffers {
+func (f *Forward) Release() { f.releaseFrom(0) }
+
+// releaseFrom frees the buffers from the first on.
+func (f *Forward) releaseFrom(first int) {
+	for _, b := range f.buffers[first:] {
 		b.Release()
 	}
-	f.buffers = nil
+	f.buffers = f.buffers[:first]
 }

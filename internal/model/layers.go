@@ -181,6 +181,6 @@ func (b *builder) limit() int {
 func (b *builder) advance() kernels.AdvanceArgs {
 	return kernels.AdvanceArgs{
 		Rows: b.MaxSeqs, MaxBlocks: b.Shape.MaxBlocksPerSeq, RingRows: b.MaxSeqs, IDs: b.IDs, States: b.States, Stops: b.Stops,
-		BlockTables: b.BlockTables, Tokens: b.Tokens, Ring: b.Ring, Step: b.step,
+		BlockTables: b.BlockTables, Tokens: b.Tokens, Ring: b.Ring, Counts: b.counts, Vocab: b.cfg.VocabSize, Step: b.step,
 	}
 }

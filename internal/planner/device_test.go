@@ -108,6 +108,11 @@ func TestPlanIsWhatTheRunnerAllocates(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
+			if !tuning.BarrierFree {
+				if err := r.OpenAdjust(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if dev.parts["kernels dummy"] == 0 { // which the plan always counts
 				dev.bytes += 16
 			}

@@ -168,6 +168,9 @@ func (s *sizes) scratch(blocks int) int64 {
 	forward, _ := model.ScratchBytes(s.Config, shape)
 	back := 4 * int64(s.MaxLogits) * int64(s.Config.VocabSize+1+2+2*model.TopK) // logits, ids and candidates to read
 	back += 4 * model.Flights * model.MaxBurst * int64(s.MaxSeqs)
+	if !s.Tuning.BarrierFree {
+		back += model.AdjustedBytes(s.Config, shape) // made when a request needs it; software adapters do without
+	}
 	own := s.Tuning.ScratchBytes(kernels.ScratchShape{
 		Rows: s.MaxTokens, Heads: s.Config.NumHeads, HeadDim: s.Config.HeadDim, MaxBlocks: shape.MaxBlocksPerSeq,
 		LogitRows: s.MaxLogits, Limit: s.NumTokens, Linears: model.LinearShapes(s.Config, shape),

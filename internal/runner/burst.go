@@ -31,6 +31,9 @@ type BurstRow struct {
 	Left  int     // most tokens that it may produce
 	Stops []int32 // ids after which it ends; those beyond kernels.MaxStops are left to the caller
 	Draw  sample.DeviceState
+	// Adjust has the row's logits changed as it says before a token is chosen from them; nil: they stay as they are. OpenAdjust comes
+	// before, and as long as a sequence is in every series it has the same one.
+	Adjust *sample.Sampler
 }
 
 // Choice is how the rows of a burst choose their tokens.
@@ -146,11 +149,18 @@ func (r *Runner) Begin(p *sched.Plan, rows []BurstRow, choice Choice) error {
 	if err := r.in.write(r.dev, r.fwd, p); err != nil {
 		return err
 	}
+	adjusted, err := r.adjusts.begin(r, p, rows)
+	if err != nil {
+		return err
+	}
 	if err := b.write(r, rows, choice); err != nil {
 		return err
 	}
-	n := bucket(len(rows), r.limits.MaxSeqs)
-	head, err := r.head(headKey{n, wantNext + Want(choice)})
+	want := wantNext
+	if adjusted {
+		want = wantAdjusted
+	}
+	head, err := r.head(headKey{bucket(len(rows), r.limits.MaxSeqs), want + Want(choice)})
 	if err != nil {
 		return err
 	}
@@ -161,9 +171,9 @@ func (r *Runner) Begin(p *sched.Plan, rows []BurstRow, choice Choice) error {
 // write tells the device how rows go on.
 func (b *bursts) write(r *Runner, rows []BurstRow, choice Choice) error {
 	b.states, b.stops = b.states[:0], b.stops[:0]
-	for _, row := range rows {
+	for at, row := range rows {
 		n := min(len(row.Stops), kernels.MaxStops)
-		b.states = append(b.states, 0, uint32(max(row.Left, 0)), uint32(n), 0)
+		b.states = append(b.states, 0, uint32(max(row.Left, 0)), uint32(n), r.adjusts.flags[at])
 		for i := range kernels.MaxStops {
 			id := int32(0)
 			if i < n {
@@ -266,8 +276,11 @@ func (r *Runner) Collect(ctx context.Context) (Burst, error) {
 	b.flights = b.flights[:len(b.flights)-1]
 	b.free = append(b.free, f.back)
 	if err := r.wait(func() error { return f.fetch.Wait(ctx, gpu.Bytes(b.ids)) }, 4*len(b.ids)); err != nil {
+		r.adjusts.forget()
 		return Burst{}, err
 	}
 	width := r.limits.MaxSeqs
-	return MakeBurst(width, b.ids[width*f.slot:width*(f.slot+f.steps)]), nil
+	burst := MakeBurst(width, b.ids[width*f.slot:width*(f.slot+f.steps)])
+	r.adjusts.took(burst)
+	return burst, nil
 }

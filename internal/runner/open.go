@@ -110,11 +110,11 @@ func (r *Runner) load(ctx context.Context, src weights.Source, c *Config) (err e
 	if err := r.allocate(c); err != nil {
 		return err
 	}
-	shape := model.Shape{
+	r.shape = model.Shape{
 		MaxTokens: c.MaxTokens, MaxLogits: c.MaxLogits, MaxSeqs: c.MaxSeqs, NumTokens: c.NumTokens,
 		MaxBlocksPerSeq: kvcache.NumBlocksFor(r.limits.MaxModelLen),
 	}
-	if r.fwd, err = model.NewForward(r.dev, r.set, r.cfg, r.weights, r.cache, shape); err != nil {
+	if r.fwd, err = model.NewForward(r.dev, r.set, r.cfg, r.weights, r.cache, r.shape); err != nil {
 		return memoryError("scratch", r.desc.ScratchBytes, err)
 	}
 	r.in = newInputs(r.limits, r.fwd.MaxBlocksPerSeq)

@@ -30,6 +30,9 @@ const (
 	WantLogits       // all logits
 
 	wantNext // and the two after it: the token of each row, which goes on to the next step, by Choice
+	_
+	_
+	wantAdjusted // and the two after it: the same, with logits changed first
 )
 
 // Result is what a step read back. It is valid until the next step.
@@ -52,16 +55,18 @@ type Runner struct {
 	cache   *model.Cache
 	fwd     *model.Forward
 	limits  Limits
+	shape   model.Shape
 	desc    Description
 
 	idsBack, logitsBack gpu.Buffer          // mapped for reading
 	trunks, longTrunks  map[int]gpu.Program // by bucket of rows, for short contexts and for long ones
 	heads               map[headKey]gpu.Program
 
-	in     inputs
-	top    top
-	bursts bursts
-	clock  Clock
+	in      inputs
+	top     top
+	bursts  bursts
+	adjusts adjusts
+	clock   Clock
 	// dispatches are those of each program.
 	dispatches map[gpu.Program]int
 	ids        []int32
@@ -192,6 +197,12 @@ func (r *Runner) head(key headKey) (gpu.Program, error) {
 		cmds = record(cmds, r.fwd.DrawNext, key.rows)
 	case wantNext + Want(ChooseNuclei):
 		cmds = record(cmds, r.fwd.NucleusNext, key.rows)
+	case wantAdjusted + Want(ChooseBest):
+		cmds = record(cmds, r.adjusts.made.PickNext, key.rows)
+	case wantAdjusted + Want(ChooseDrawn):
+		cmds = record(cmds, r.adjusts.made.DrawNext, key.rows)
+	case wantAdjusted + Want(ChooseNuclei):
+		cmds = record(cmds, r.adjusts.made.NucleusNext, key.rows)
 	case WantTop:
 		cmds = append(record(cmds, r.fwd.Select, key.rows), r.topCommands(key.rows)...)
 	default:

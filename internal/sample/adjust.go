@@ -13,6 +13,8 @@ type Adjustment struct {
 	Biases                          []Bias // by id, each once
 	// Bans is for how many more tokens the banned ids may not be chosen; 0 if none is.
 	Bans int
+	// Counting says that the tokens that are chosen matter to the logits after them.
+	Counting bool
 }
 
 // Bias is an id whose logit is changed whether or not it has been seen.
@@ -29,6 +31,9 @@ const (
 	countListed = 1 << 30
 )
 
+// DeviceBiases is how many ids with a bias or a ban a device has room for: all biases that a request may have, and ends.
+const DeviceBiases = maxLogitBiases + 64
+
 // mostRepetition bounds the repetition penalties that a device's floats can multiply and divide by as the host does.
 const mostRepetition = 1 << 20
 
@@ -36,6 +41,7 @@ const mostRepetition = 1 << 20
 // not, what Adjust gives changes nothing.
 func (s *Sampler) Adjust() (a Adjustment, ok bool) {
 	a = Adjustment{Repetition: float32(s.p.RepetitionPenalty), Frequency: float32(s.p.FrequencyPenalty), Presence: float32(s.p.PresencePenalty)}
+	a.Counting = s.counts != nil
 	for _, b := range s.bias {
 		a.Biases = append(a.Biases, Bias{ID: b.id, Bias: b.bias, Biased: true})
 	}
@@ -50,8 +56,13 @@ func (s *Sampler) Adjust() (a Adjustment, ok bool) {
 		}
 	}
 	slices.SortFunc(a.Biases, func(x, y Bias) int { return cmp.Compare(x.ID, y.ID) })
-	ok = s.allowed == nil && len(s.words) == 0 && a.Repetition >= 1.0/mostRepetition && a.Repetition <= mostRepetition
-	return a, ok
+	return a, s.adjustable()
+}
+
+// adjustable reports whether a device can change the logits as Sample does.
+func (s *Sampler) adjustable() bool {
+	r := float32(s.p.RepetitionPenalty)
+	return s.allowed == nil && len(s.words) == 0 && r >= 1.0/mostRepetition && r <= mostRepetition && len(s.bias)+len(s.endIDs) <= DeviceBiases
 }
 
 // Counts fills a row of the words in which a device keeps what has been seen, for the Adjustment a: bit 31 for ids in prompt or
@@ -65,6 +76,20 @@ func (s *Sampler) Counts(a *Adjustment, words []uint32) {
 		words[b.ID] |= countListed
 	}
 }
+
+// Count is the word of Counts of one id, which exists.
+func (s *Sampler) Count(a *Adjustment, id int32) (word uint32) {
+	if s.counts != nil && s.inSeen[id] {
+		word = countSeen | s.counts[id]
+	}
+	if _, listed := slices.BinarySearchFunc(a.Biases, id, func(b Bias, id int32) int { return cmp.Compare(b.ID, id) }); listed {
+		word |= countListed
+	}
+	return word
+}
+
+// Accepted is how many ids the output has.
+func (s *Sampler) Accepted() int { return s.output }
 
 // SampleAdjusted is Sample from logits that a device has changed as Adjust says.
 func (s *Sampler) SampleAdjusted(logits []float32) (int32, error) {

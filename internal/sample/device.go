@@ -22,12 +22,15 @@ const NoMinP = 1e30
 const DeviceTopK = 64
 
 // Device says how a device can choose the next tokens from DeviceTopK candidates, or that it cannot: with allowed ids and bad
-// words, where all tokens are needed, and for temperatures beyond its floats.
+// words, where all tokens are needed, and for temperatures and penalties beyond its floats.
 func (s *Sampler) Device() (d DeviceState, ok bool) {
 	if s.allowed != nil || len(s.words) > 0 {
 		return d, false
 	}
 	d = DeviceState{TopP: 1, MinP: NoMinP, Key: s.key, Step: s.step, Adjusts: s.changesLogits()}
+	if d.Adjusts && !s.adjustable() {
+		return d, false
+	}
 	if s.temp == 0 {
 		return d, true
 	}

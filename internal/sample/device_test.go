@@ -33,6 +33,9 @@ func TestDevice(t *testing.T) {
 		{func(p *Params) { p.BadWords = [][]int32{{1, 2}} }, "cannot"},
 		{func(p *Params) { p.LogitBias = map[int32]float64{1: 1} }, "1 0 1 1e+30 adjusts"},
 		{func(p *Params) { p.FrequencyPenalty = 1 }, "1 0 1 1e+30 adjusts"},
+		{func(p *Params) { p.RepetitionPenalty = 1e9 }, "cannot"},
+		{func(p *Params) { p.Temperature, p.RepetitionPenalty = 0, 1e-9 }, "cannot"},
+		{func(p *Params) { p.MinTokens, p.EndIDs = 1, make([]int32, DeviceBiases+1) }, "cannot"},
 		{func(p *Params) { p.MinTokens, p.EndIDs = 1, []int32{3} }, "1 0 1 1e+30 adjusts"},
 		{func(p *Params) { p.MinTokens = 1 }, "1 0 1 1e+30"},
 	} {
@@ -120,6 +123,11 @@ func TestAdjust(t *testing.T) {
 		a.Listed = append(a.Listed, ref.Entry{})
 		s.Counts(&adj, a.Counts)
 		for step := range 5 {
+			for id, word := range a.Counts {
+				if got := s.Count(&adj, int32(id)); got != word {
+					t.Fatalf("%+v, step %d: the count of %d is %#x, want %#x", p, step, id, got, word)
+				}
+			}
 			for i := range a.Logits {
 				a.Logits[i] = float32(rng.NormFloat64() * 4)
 			}
@@ -141,7 +149,7 @@ func TestAdjust(t *testing.T) {
 				t.Fatalf("got %d, %v, want %d, %v", got, err, id, err2)
 			}
 			s.Accept(id)
-			if s.counts != nil {
+			if adj.Counting {
 				a.Counts[id] = (a.Counts[id] | ref.Seen) + 1 // as ref.Advance
 			}
 		}
