@@ -16,7 +16,7 @@ func randomParams(rng *rand.Rand, likely []int32) sample.Params {
 	p, seed := sample.Default(), rng.Int64()
 	p.Seed = &seed
 	p.Temperature = []float64{0, 0, 0.7, 1, 1.3}[rng.IntN(5)]
-	p.TopP = []float64{1, 1, 0.9}[rng.IntN(3)]
+	p.TopP = []float64{1, 1, 0.9, 0.3}[rng.IntN(4)] // the last leaves much to the host
 	p.TopK = []int{0, 0, 40}[rng.IntN(3)]
 	if rng.IntN(4) == 0 {
 		return p // nothing changes its logits
@@ -33,6 +33,9 @@ func randomParams(rng *rand.Rand, likely []int32) sample.Params {
 	}
 	if rng.IntN(2) == 0 {
 		p.MinTokens, p.EndIDs = rng.IntN(40), append([]int32{rng.Int32N(500)}, likely...)
+		if rng.IntN(2) == 0 { // an end comes as soon as it may
+			p.LogitBias = map[int32]float64{p.EndIDs[0]: 60, p.EndIDs[1]: 3}
+		}
 	}
 	return p
 }
@@ -40,7 +43,7 @@ func randomParams(rng *rand.Rand, likely []int32) sample.Params {
 // TestAdjustedBurstsGiveWhatStepsGive computes sequences with all kinds of parameters, each alone and chosen from on the host, and then
 // in series of bursts of some of them in any order, between single steps. So records are written, kept, told of tokens and dropped.
 func TestAdjustedBurstsGiveWhatStepsGive(t *testing.T) {
-	const rows, tokens, rounds = 5, 60, 3
+	const rows, tokens, rounds = 5, 60, 4
 	for name, openDevice := range devices(t) {
 		t.Run(name, func(t *testing.T) {
 			dev := openDevice()
