@@ -30,7 +30,9 @@ type bursts struct {
 	most    int // steps of a burst; less than 2 turns bursts off
 	flights int // bursts under way at most
 
+	time     time.Duration // most that a burst should take
 	stepTime time.Duration // of the last ordinary step or burst of decoding, for each step
+	refused  bool          // there is no memory to change logits in bursts
 	rows     []runner.BurstRow
 	stalled  []bool // by row: the device could not decide
 }
@@ -71,12 +73,12 @@ func (l *loop) burst(plan *sched.Plan) (done bool, err error) {
 // host does quickly, so there two steps have to fit a burst.
 func (l *loop) longestStep() time.Duration {
 	switch {
-	case !l.topOnDevice:
-		return burstTime / 2
+	case !l.hardware:
+		return l.bursts.time / 2
 	case l.sched.Full():
-		return 2 * burstTime
+		return 2 * l.bursts.time
 	}
-	return burstTime
+	return l.bursts.time
 }
 
 // queued reports whether somebody waits.
@@ -92,22 +94,40 @@ func (l *loop) burstRows(plan *sched.Plan) (choice runner.Choice, ok bool) {
 			return 0, false
 		}
 		d, ok := j.sampler.Device()
-		if !ok || d.Adjusts {
+		if !ok || d.Adjusts && !l.adjusts() {
 			return 0, false
 		}
 		switch {
 		case d.InvTemperature == 0:
-		case !l.topOnDevice:
+		case !l.hardware:
 			return 0, false
 		case d.TopP < 1:
 			choice = runner.ChooseNuclei
 		default:
 			choice = max(choice, runner.ChooseDrawn)
 		}
-		b.rows = append(b.rows, runner.BurstRow{Left: j.maxNew - j.generated(), Stops: j.ends, Draw: d})
+		row := runner.BurstRow{Left: j.maxNew - j.generated(), Stops: j.ends, Draw: d}
+		if d.Adjusts {
+			row.Adjust = j.sampler
+		}
+		b.rows = append(b.rows, row)
 		b.stalled = append(b.stalled, false)
 	}
 	return choice, true
+}
+
+// adjusts reports whether the device can change logits before it chooses from them. The first request that wants that has it get memory
+// for it; where it cannot, the host goes on to do so.
+func (l *loop) adjusts() bool {
+	b := &l.bursts
+	if !l.hardware || b.refused {
+		return false
+	}
+	if err := l.exec.OpenAdjust(context.Background()); err != nil {
+		b.refused = true
+		l.log.Warn("the host chooses the tokens of answers with penalties, biases or a least length", "err", err)
+	}
+	return !b.refused
 }
 
 // fleet is a series of bursts of one plan.
@@ -160,7 +180,7 @@ func (f *fleet) fly() error {
 // It is a power of two as far as there is room, so that bursts fill the segments of the ring and none ends up shorter for that.
 func (f *fleet) next() int {
 	b := &f.l.bursts
-	n := min(max(1, f.total), b.most, max(1, int(burstTime/max(b.stepTime, 1))))
+	n := min(max(1, f.total), b.most, max(1, int(b.time/max(b.stepTime, 1))))
 	if n = min(1<<(bits.Len(uint(n))-1), f.l.exec.Room(), f.left); f.l.queued() {
 		n = min(n, f.least, max(1, queueSteps/b.flights)) // no seat stays empty when an answer has its length
 	}
@@ -269,8 +289,12 @@ func (l *loop) decide(plan *sched.Plan, drawn bool) error {
 		if err != nil {
 			return err
 		}
-		id, err := j.sampler.Sample(logits)
-		if err != nil {
+		choose := j.sampler.Sample
+		if l.bursts.rows[row].Adjust != nil {
+			choose = j.sampler.SampleAdjusted
+		}
+		id, err := choose(logits)
+		if err = ruledOut(err); err != nil {
 			l.fail(c.Seq, fmt.Errorf("engine: after %d tokens: %w", len(c.Seq.Tokens), err))
 			continue
 		}

@@ -283,7 +283,7 @@ func TestLongStepsFollowEachOther(t *testing.T) {
 		most := 0
 		exec.ahead = func(steps int) { most = max(most, steps) }
 		e := newFake(t, exec, 64)
-		e.loop.topOnDevice, e.loop.bursts.flights = c.hardware, nativeFlights
+		e.loop.hardware, e.loop.bursts.flights = c.hardware, nativeFlights
 		crowd(t, e, []int{12, 12, 12, 12}, func(int) bool { return false })
 		if (exec.bursts > 0) != c.bursts || most > nativeFlights {
 			t.Errorf("hardware %v, steps of %v: %d bursts, %d steps under way", c.hardware, c.delay, exec.bursts, most)

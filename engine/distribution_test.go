@@ -102,7 +102,7 @@ func (e *tableExec) ReadLogits(_ context.Context, row int) ([]float32, error) {
 }
 
 // newTable is an engine over a table.
-func newTable(t *testing.T, topOnDevice bool, blocks int, delay time.Duration) (*Engine, *tableExec) {
+func newTable(t *testing.T, hardware bool, blocks int, delay time.Duration) (*Engine, *tableExec) {
 	t.Helper()
 	exec := newTableExec()
 	exec.delay = delay
@@ -114,7 +114,7 @@ func newTable(t *testing.T, topOnDevice bool, blocks int, delay time.Duration) (
 	e.info.MaxModelLen = blocks * kvcache.BlockSize
 	s := sched.New(sched.Config{MaxBatchedTokens: 64, MaxLogits: 64, MaxSeqs: 64}, pool)
 	e.loop = newLoop(exec, s, pool, slog.New(slog.DiscardHandler), nil)
-	e.loop.topOnDevice = topOnDevice
+	e.loop.hardware = hardware
 	go e.loop.run()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

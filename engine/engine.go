@@ -66,7 +66,7 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	e.info.MaxAnswers = s.MaxSequences()
 	e.loop = newLoop(r, s, pool, cfg.Logger, cfg.Observer)
 	e.loop.stats.DispatchesPerToken, e.loop.stats.SubmitsPerToken = r.DispatchesPerToken(), 1
-	e.loop.topOnDevice = e.dev.Info().Kind == gpu.KindHardware
+	e.loop.hardware = e.dev.Info().Kind == gpu.KindHardware
 	e.loop.bursts.most, e.loop.bursts.flights = cfg.MaxBurst, nativeFlights
 	if wasm {
 		e.loop.bursts.flights = runner.MaxFlights

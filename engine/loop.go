@@ -20,6 +20,7 @@ type executor interface {
 	Step(ctx context.Context, p *sched.Plan, want runner.Want) (runner.Result, error)
 	StepTop(ctx context.Context, p *sched.Plan, draws []sample.Draw) (runner.Result, error)
 	ReadLogits(ctx context.Context, row int) ([]float32, error)
+	OpenAdjust(ctx context.Context) error
 	Begin(p *sched.Plan, rows []runner.BurstRow, choice runner.Choice) error
 	Room() int
 	Burst(p *sched.Plan, steps int) error
@@ -35,8 +36,9 @@ type loop struct {
 	pool     *kvcache.Pool
 	log      *slog.Logger
 	observer Observer // or nil
-	// topOnDevice has the device find the candidates of sampling. On software adapters reading all logits is quicker.
-	topOnDevice bool
+	// hardware has the device find the candidates of sampling, and change logits before it chooses. On software adapters reading all
+	// logits is quicker.
+	hardware bool
 
 	inbox   chan []*job      // new work: the answers of a request
 	calls   chan func(*loop) // what is to run on this goroutine while there is no other work
@@ -58,7 +60,7 @@ func newLoop(exec executor, s *sched.Scheduler, pool *kvcache.Pool, log *slog.Lo
 	return &loop{
 		exec: exec, sched: s, pool: pool, log: log, observer: observer,
 		inbox: make(chan []*job), calls: make(chan func(*loop)), quit: make(chan struct{}), stopped: make(chan struct{}),
-		jobs: map[*sched.Sequence]*job{},
+		jobs: map[*sched.Sequence]*job{}, bursts: bursts{time: burstTime},
 	}
 }
 

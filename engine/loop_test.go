@@ -37,6 +37,8 @@ type fakeExec struct {
 	reads  int     // calls of ReadLogits
 	ids    []int32 // of the last step's rows
 
+	adjusts error // of OpenAdjust
+	opened  int   // calls of it
 	nan     int32 // a row of a burst that would choose this id has a NaN
 	rows    []fakeRow
 	flights []runner.Burst
@@ -52,9 +54,10 @@ func (stepsOnly) Begin(*sched.Plan, []runner.BurstRow, runner.Choice) error {
 	panic("BUG: a burst")
 }
 
-func (stepsOnly) Room() int                    { return 0 }
-func (stepsOnly) Burst(*sched.Plan, int) error { panic("BUG: a burst") }
-func (stepsOnly) Clock() runner.Clock          { return runner.Clock{} }
+func (stepsOnly) OpenAdjust(context.Context) error { panic("BUG: a burst") }
+func (stepsOnly) Room() int                        { return 0 }
+func (stepsOnly) Burst(*sched.Plan, int) error     { panic("BUG: a burst") }
+func (stepsOnly) Clock() runner.Clock              { return runner.Clock{} }
 
 func (stepsOnly) Collect(context.Context) (runner.Burst, error) {
 	panic("BUG: a burst")
@@ -113,6 +116,11 @@ func (f *fakeExec) StepTop(ctx context.Context, p *sched.Plan, draws []sample.Dr
 func (f *fakeExec) ReadLogits(_ context.Context, row int) ([]float32, error) {
 	f.reads++
 	return oneHot(f.ids[row : row+1]).Row(0), nil
+}
+
+func (f *fakeExec) OpenAdjust(context.Context) error {
+	f.opened++
+	return f.adjusts
 }
 
 func (f *fakeExec) Begin(p *sched.Plan, rows []runner.BurstRow, _ runner.Choice) error {
@@ -219,7 +227,7 @@ func newFakeWith(t testing.TB, exec *fakeExec, blocks int, cfg sched.Config, obs
 	e.info.MaxModelLen = blocks * kvcache.BlockSize
 	e.loop = newLoop(exec, sched.New(cfg, pool), pool, slog.New(slog.DiscardHandler), observer)
 	e.loop.bursts.most, e.loop.bursts.flights = runner.MaxBurst, runner.MaxFlights
-	e.loop.topOnDevice = true
+	e.loop.hardware = true
 	go e.loop.run()
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

@@ -175,7 +175,7 @@ func TestSamplingFromCandidates(t *testing.T) {
 	for _, unsure := range []bool{false, true} {
 		exec := &fakeExec{unsure: unsure}
 		e := newFake(t, exec, 16)
-		e.loop.topOnDevice = true
+		e.loop.hardware = true
 		one, half, seed := 1.0, 0.5, int64(7)
 		req := Request{TokenIDs: []int32{20}, Params: Params{Temperature: &one, TopP: &half, Seed: &seed, MaxTokens: 5}}
 		other := make(chan []int32, 1)

@@ -61,7 +61,7 @@ func (l *loop) execute(plan *sched.Plan) (runner.Result, error) {
 		}
 		j := l.jobs[c.Seq]
 		draw, ok := j.sampler.Draw(runner.TopK)
-		found := ok && l.topOnDevice // as much as the sampler needs
+		found := ok && l.hardware // as much as the sampler needs
 		switch {
 		case j.seesLogits():
 			want = runner.WantLogits
@@ -162,12 +162,17 @@ func (l *loop) pick(j *job, res runner.Result, row int) (id int32, logprobs []To
 		return id, nil, err
 	}
 	id, err = j.sampler.Sample(res.Row(row)) // leaves the logits as they are
-	if errors.Is(err, sample.ErrRuledOut) {
-		err = &ParamError{"allowed_token_ids", "together with bad_words and min_tokens leaves no token to choose"}
-	}
-	if err != nil || j.top < 0 {
+	if err = ruledOut(err); err != nil || j.top < 0 {
 		return id, nil, err
 	}
 	lp, err := j.text.logprob(res.Row(row), id, j.top)
 	return id, []TokenLogprob{lp}, err
+}
+
+// ruledOut names the parameters that leave no token.
+func ruledOut(err error) error {
+	if errors.Is(err, sample.ErrRuledOut) {
+		return &ParamError{"allowed_token_ids", "together with bad_words and min_tokens leaves no token to choose"}
+	}
+	return err
 }

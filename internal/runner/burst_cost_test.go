@@ -7,6 +7,7 @@ import (
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/gputest"
+	"github.com/pagelight/pagelight/internal/model"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/sample"
 	"github.com/pagelight/pagelight/internal/sched"
@@ -15,11 +16,12 @@ import (
 // making is a device that counts what is made on it.
 type making struct {
 	gpu.Device
-	made int // buffers, pipelines, bind groups and programs
+	made  int   // buffers, pipelines, bind groups and programs
+	bytes int64 // of buffers
 }
 
 func (d *making) NewBuffer(label string, size int64, usage gpu.Usage) (gpu.Buffer, error) {
-	d.made++
+	d.made, d.bytes = d.made+1, d.bytes+size
 	return d.Device.NewBuffer(label, size, usage)
 }
 
@@ -111,8 +113,8 @@ func TestBurstsOfAnyLengthMakeFewPrograms(t *testing.T) {
 // in Go. (The processor's driver does its arithmetic in Go, and allocates for it.)
 func TestBurstsAllocateNothing(t *testing.T) {
 	b := newBurstCost(t, gputest.Open(t))
-	for _, choice := range []Choice{ChooseBest, ChooseDrawn, ChooseNuclei} {
-		series := func() {
+	series := func(choice Choice) func() {
+		return func() {
 			b.begin(choice)
 			b.burst(1)
 			for _, steps := range []int{1, 2, 4, 8, MaxBurst} {
@@ -121,9 +123,59 @@ func TestBurstsAllocateNothing(t *testing.T) {
 			}
 			b.collect()
 		}
-		series() // makes the programs
-		if n := testing.AllocsPerRun(10, series); n != 0 {
-			t.Errorf("choice %d: a series of bursts allocates %v times", choice, n)
+	}
+	for _, adjusted := range []bool{false, true} {
+		if adjusted {
+			b.adjust()
 		}
+		for _, choice := range []Choice{ChooseBest, ChooseDrawn, ChooseNuclei} {
+			run := series(choice)
+			run() // makes the programs
+			if n := testing.AllocsPerRun(10, run); n != 0 {
+				t.Errorf("choice %d, logits changed %v: a series of bursts allocates %v times", choice, adjusted, n)
+			}
+		}
+	}
+}
+
+// adjust has two of the rows change their logits, one of which counts tokens.
+func (b *burstCost) adjust() {
+	if err := b.r.OpenAdjust(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	p := sample.Default()
+	p.LogitBias = map[int32]float64{7: 1}
+	b.rows[1].Adjust = sample.New(p, 500)
+	p.RepetitionPenalty = 1.1
+	b.rows[2].Adjust = sample.New(p, 500)
+}
+
+// TestMemoryToChangeLogitsIsMadeOnce has nothing made for it before it is asked for, and nothing again after.
+func TestMemoryToChangeLogitsIsMadeOnce(t *testing.T) {
+	dev := &making{Device: gputest.Open(t)}
+	b := newBurstCost(t, dev)
+	run := func() (made int) {
+		before := dev.made
+		b.begin(ChooseDrawn)
+		b.burst(2)
+		b.collect()
+		return dev.made - before
+	}
+	run()
+	if n := run(); n != 0 || b.r.adjusts.made != nil {
+		t.Errorf("%d things were made; what changes logits was: %v", n, b.r.adjusts.made != nil)
+	}
+	size := dev.bytes
+	b.adjust()
+	if got, want := dev.bytes-size, model.AdjustedBytes(b.r.cfg, b.r.shape); got != want {
+		t.Errorf("%d bytes were made to change logits, want %d", got, want)
+	}
+	run() // makes the head
+	before := dev.made
+	if err := b.r.OpenAdjust(t.Context()); err != nil || dev.made != before {
+		t.Errorf("the second call made %d things, error %v", dev.made-before, err)
+	}
+	if n := run(); n != 0 {
+		t.Errorf("%d things were made", n)
 	}
 }
