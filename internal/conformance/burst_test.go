@@ -120,8 +120,10 @@ func burst(t *testing.T, dev gpu.Device, tuning kernels.Tuning) {
 		states = append(states, 60, 1000, 0, uint32(record)<<kernels.FlagRecord|flag)
 		const position = 30
 		tokens = append(tokens, 1, position, 0, uint32(i))
-		copy(penalties[8*record:], []uint32{math.Float32bits(adj.Repetition), math.Float32bits(adj.Frequency), math.Float32bits(adj.Presence),
-			uint32(len(adj.Biases)), uint32(position + adj.Bans)})
+		copy(penalties[8*record:], []uint32{
+			math.Float32bits(adj.Repetition), math.Float32bits(adj.Frequency), math.Float32bits(adj.Presence),
+			uint32(len(adj.Biases)), uint32(position + adj.Bans),
+		})
 		for j, b := range adj.Biases {
 			id := uint32(b.ID)
 			if b.Biased {
