@@ -49,7 +49,7 @@ func TestQuantOfQuantizedModels(t *testing.T) {
 }
 
 func TestPlanThatDoesNotFit(t *testing.T) {
-	args := []string{"synthetic:ernie-4.5-0.3b", "--gpu-memory", "2G", "--max-model-len", "131072"}
+	args := []string{"synthetic:ernie-4.5-0.3b", "--gpu-memory", "2200M", "--max-model-len", "131072"}
 	r := pagelight(t, "", append([]string{"plan"}, args...)...)
 	if r.code != exitModel || !strings.Contains(r.stdout, "does not fit") || !strings.Contains(r.stderr, "what would fit: --max-model-len ") ||
 		!strings.Contains(r.stderr, "or --kv int8, or --gpu-memory ") {
