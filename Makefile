@@ -39,7 +39,7 @@ wasm: static/dist/engine.wasm ## Build the engine for the browser (static/dist)
 
 # wasm_exec.js belongs to the Go version that compiles, so it is taken from there. Brotli and gzip copies lie beside.
 static/dist/engine.wasm: $(SOURCES)
-	GOOS=js GOARCH=wasm go build $(GOFLAGS_BUILD) -ldflags='-s -w' -o static/dist/engine.wasm.new ./wasm
+	GOOS=js GOARCH=wasm go build $(GOFLAGS_BUILD) -ldflags='-s -w $(STAMP)' -o static/dist/engine.wasm.new ./wasm
 	cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" static/dist/
 	mv static/dist/engine.wasm.new static/dist/engine.wasm
 	go run -C tools/precompress . "$(CURDIR)/static/dist/engine.wasm" "$(CURDIR)/static/dist/wasm_exec.js"

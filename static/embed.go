@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed index.html bench.html style.css bench.css favicon.svg *.js known-answers.json js vendor all:dist
+//go:embed index.html bench.html style.css bench.css favicon.svg *.js js vendor all:dist
 var files embed.FS
 
 // FS gives the files of the page. dist/ holds only .gitkeep until the engine was built.

@@ -3,11 +3,8 @@ package static
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"io/fs"
-	"os"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -150,32 +147,5 @@ func TestStringsAreComplete(t *testing.T) {
 		if !used[key] && !strings.Contains(code.String(), `"`+key+`"`) && !strings.HasPrefix(key, "kind_") {
 			t.Errorf("%q of strings.js is used nowhere", key)
 		}
-	}
-}
-
-// The answers that the page of measurements expects are those of the tests of the engine, which come from transformers.
-func TestKnownAnswers(t *testing.T) {
-	t.Parallel()
-	type answers struct {
-		Cases []struct {
-			Name    string    `json:"name"`
-			N       int       `json:"n"`
-			Greedy  []int32   `json:"greedy"`
-			Margins []float64 `json:"margins"`
-		} `json:"cases"`
-	}
-	read := func(raw []byte, err error) (a answers) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(raw, &a); err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	got := read(fs.ReadFile(FS(), "known-answers.json"))
-	want := read(os.ReadFile("../engine/local/testdata/full-shape.json"))
-	if len(got.Cases) == 0 || !reflect.DeepEqual(got, want) {
-		t.Errorf("known-answers.json has %v, want %v", got, want)
 	}
 }

@@ -61,7 +61,7 @@ func (w *worker) load(ctx context.Context, id string, f loadFields) error {
 	w.mu.Lock()
 	w.loading, w.lost = true, ""
 	w.mu.Unlock()
-	m, err := w.open(ctx, id, f)
+	m, err := w.open(ctx, id, f, nil)
 	w.mu.Lock()
 	w.loading, w.model = false, m
 	w.mu.Unlock()
@@ -112,8 +112,8 @@ func (w *worker) watch(m *model) {
 	w.say(lostMessage{"lost", why})
 }
 
-// open puts a model on a device.
-func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, error) {
+// open puts a model on a device. prepare, which may be nil, has a last word on the configuration when device and source are in it.
+func (w *worker) open(ctx context.Context, id string, f loadFields, prepare func(*engine.Config)) (*model, error) {
 	if err := checkDevice(f.Options.Device); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, err
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}
-	eng, err := engine.Open(ctx, engine.Config{
+	cfg := engine.Config{
 		Device: dev, Source: src, KV: f.Options.KV, GPUMemory: f.Options.GPUMemory, MaxModelLen: f.Options.MaxModelLen,
 		LogitRows: f.Options.LogitRows, MaxSeqs: f.Options.MaxSeqs, NoPrefixCache: f.Options.NoPrefixCache, Prefer: f.Options.Prefer,
 		Progress: func(p engine.Progress) {
@@ -139,7 +139,11 @@ func (w *worker) open(ctx context.Context, id string, f loadFields) (*model, err
 			}
 			report.breathe()
 		},
-	})
+	}
+	if prepare != nil {
+		prepare(&cfg)
+	}
+	eng, err := engine.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

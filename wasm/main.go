@@ -2,7 +2,7 @@
 
 // Command wasm is the engine of a browser tab: it runs in the web worker static/worker.js and speaks the page's protocol,
 // which internal/openai has in common with the server. It adds what only a tab needs: loading a model with progress,
-// asking for the adapter, and the self-test of the kernels.
+// asking for the adapter, the self-test of the kernels, and measuring.
 package main
 
 import (
@@ -13,6 +13,12 @@ import (
 	"syscall/js"
 
 	"github.com/pagelight/pagelight/internal/openai"
+)
+
+// Set by the linker, as those of the native program.
+var (
+	version = "dev"
+	commit  string
 )
 
 func main() {
@@ -88,6 +94,7 @@ const (
 	typeUnload      = "unload"
 	typeConformance = "conformance"
 	typeLogits      = "logits"
+	typeBench       = "bench"
 )
 
 // handle acts on one message and does not wait for what it starts. That pings come this way shows that goroutines run.
@@ -110,6 +117,8 @@ func (w *worker) handle(text string) {
 		start(w, m.ID, text, w.conformance)
 	case typeLogits:
 		start(w, m.ID, text, w.logits)
+	case typeBench:
+		start(w, m.ID, text, w.bench)
 	case openai.TypeCancel:
 		if !w.tasks.cancel(m.ID) {
 			w.session.Handle(m)

@@ -133,6 +133,7 @@ func (c *benchModelCmd) measure(a *app, o bench.Options, kv string, report *benc
 		*cfg = b.Configure(*cfg)
 		report.Adapter = cfg.Device.Info()
 		if !o.NoProfile && report.Device == (bench.Device{}) {
+			o.Progress(bench.Progress{Doing: bench.DoingDevice})
 			from := time.Now()
 			report.Device = bench.MeasureDevice(a.ctx, cfg.Device)
 			probing = time.Since(from)

@@ -74,6 +74,7 @@ func (m *measurement) checkBatch(ctx context.Context, n int) error {
 	if len(few) == 0 {
 		return nil
 	}
+	few = few[max(0, len(few)-n):] // the longest say the most
 	prompts, steps := make([][]int32, n), 0
 	for i := range prompts {
 		prompts[i], steps = few[i%len(few)].Prompt, max(steps, len(few[i%len(few)].Greedy))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,14 @@ func New(o Options) (*Bench, error) {
 	return &Bench{o: o, known: Known}, nil
 }
 
+// NewRun is a run of which nothing has been measured yet.
+func NewRun(info engine.Info) Run {
+	return Run{
+		Model: Model{info.Model, info.Architecture, info.Parameters, info.Weights, info.WeightBytes},
+		KV:    string(info.KVType), Kernels: info.Kernels, Check: Check{Cases: []CheckCase{}}, Tests: []Test{}, Notes: slices.Clone(info.Notes),
+	}
+}
+
 // measurement is a run under way.
 type measurement struct {
 	*Bench
@@ -54,10 +63,7 @@ type measurement struct {
 func (b *Bench) Run(ctx context.Context, eng *engine.Engine, device Device) (Run, error) {
 	info := eng.Info()
 	m := &measurement{Bench: b, eng: eng, device: device, audited: map[string]bool{}, firsts: map[string]first{}, approx: info.KVType == engine.KVI8}
-	m.run = Run{
-		Model: Model{info.Model, info.Architecture, info.Parameters, info.Weights, info.WeightBytes},
-		KV:    string(info.KVType), Kernels: info.Kernels, Notes: info.Notes,
-	}
+	m.run = NewRun(info)
 	known := len(m.run.Notes) // about the model
 	tests := m.plan(info)
 	if len(tests) == 0 {
@@ -75,7 +81,7 @@ func (b *Bench) Run(ctx context.Context, eng *engine.Engine, device Device) (Run
 		err = m.account(ctx)
 	}
 	if err != nil {
-		m.run.Tests, m.run.Profiles, m.run.Token = nil, nil, nil
+		m.run.Tests, m.run.Profiles, m.run.Token = []Test{}, nil, nil
 	}
 	return m.run, err
 }

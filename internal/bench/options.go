@@ -99,6 +99,7 @@ func (o *Options) needs() (length, seqs int) {
 
 // What Progress.Doing may be.
 const (
+	DoingDevice  = "device"  // measuring the device: said by who does, before anything else uses it
 	DoingCheck   = "check"   // asking for answers, and holding them to what is known
 	DoingTest    = "test"    // timing
 	DoingProfile = "profile" // timing kernels
@@ -118,6 +119,8 @@ type Progress struct {
 // String is for people.
 func (p Progress) String() string {
 	switch {
+	case p.Doing == DoingDevice:
+		return "measuring the device"
 	case p.Doing == DoingProfile:
 		return fmt.Sprintf("profile of %s, KV %s", p.Name, p.KV)
 	case p.Doing == DoingCheck && p.Name == "":
