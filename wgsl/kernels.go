@@ -157,6 +157,10 @@ func makeTable() []Kernel {
 			Tuning: []string{"WG", "LANES", "FOURS", "K", "N", "HEAD_DIM", "PARTS", "PART"}, Libs: fused, Weights: true, Ref: "AttnLinear",
 		},
 		{
+			Name: "paged_attn_linear", Bindings: bindings("tokens?", "block_tables", "qkv", "k_cache", "v_cache", "w", "scales", "shares!"),
+			Tuning: []string{"WG", "HEADS", "EACH", "SLICES", "LIMIT", "K", "N", "HEAD_DIM", "KV_TYPE"}, Weights: true, Ref: "PagedAttnLinear",
+		},
+		{
 			Name: "paged_attn_reduce", Bindings: bindings("partial", "out!"),
 			Tuning: []string{"WG", "HEAD_DIM"}, Ref: "PagedAttnReduce",
 		},
@@ -165,8 +169,8 @@ func makeTable() []Kernel {
 			Tuning: []string{"WG", "HEADS", "SPLIT", "PART", "HEAD_DIM", "KV_TYPE"}, Libs: kv, Serial: true, Ref: "PagedAttn",
 		},
 		{
-			Name: "norm_linear", Bindings: bindings("x", "weight", "w", "scales", "bias", "y!"),
-			Tuning: []string{"WG", "LANES", "FOURS", "K", "N", "NORM", "GATED"}, Libs: fused, Weights: true, Ref: "NormLinear",
+			Name: "norm_linear", Bindings: bindings("x", "weight", "w", "scales", "bias", "shares", "y!"),
+			Tuning: []string{"WG", "LANES", "FOURS", "K", "N", "NORM", "GATED", "X_SHARES", "Y_SHARES"}, Libs: fused, Weights: true, Ref: "NormLinear",
 		},
 		{
 			Name: "qkv_rope_store", Bindings: bindings("tokens?", "x", "weight", "w", "scales", "table", "qkv!", "k_cache!", "v_cache!"),

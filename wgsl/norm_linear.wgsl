@@ -6,6 +6,8 @@
 //   y[m, y_offset+j] (+)= z[m, j]                       without GATED
 //   y[m, j]  = silu(z[m, j]) * z[m, half+j]             with GATED, for j < half = N/2
 //
+// with X_SHARES sum over s of shares[m, s] is added to x[m], with Y_SHARES to y[m]. paged_attn_linear left them.
+//
 // LANES invocations share 4*FOURS rows of w, and all of a workgroup a row of x. r is a factor of the whole sum, so
 // the norm needs no pass of its own.
 //
@@ -15,9 +17,10 @@
 //   w       [N, K] packed         read        as internal/quant/format.go says; the buffer is padded to 16 bytes
 //   scales  [N, words] u32             read
 //   bias    [y_stride] f32        read        a dummy without bias; with GATED [N]
+//   shares  [M, X_SHARES, K] f32  read        or [M, Y_SHARES, y_stride]; a dummy without either
 //   y       [M, y_stride] f32     read_write
 // Grid     ceil(N / (4*FOURS*WG/LANES)) workgroups of WG over x and y, M in z.
-// Traffic  reads w and scales M times, 4*M*K bytes of x for each workgroup (from cache), writes
+// Traffic  reads w and scales M times, 4*M*K bytes of x, and of each share of it, for each workgroup (from cache), writes
 //          4*M*N. Bound by latency for a layer of some MB, and by the memory that w takes for an LM head.
 // Storage  144*LANES + 16*FOURS*WG + 4*WG bytes of workgroup memory, less in the variant.
 // Numerics f32 sums, LANES partial ones a row.
@@ -33,6 +36,8 @@ const K: u32 = 1024u;    // inputs, as in Params
 const N: u32 = 6144u;    // rows of this part, as in Params
 const NORM: u32 = 1u;    // 1: x is normed
 const GATED: u32 = 0u;   // 1: silu of the upper half of rows times the lower half
+const X_SHARES: u32 = 0u; // shares that x lacks, at most 8
+const Y_SHARES: u32 = 0u; // shares that y lacks, at most 8; not with X_SHARES
 
 struct Params {
   k: u32,        // K, elements, a multiple of 32
@@ -59,12 +64,46 @@ struct Step {
 @group(0) @binding(4) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read> scales: array<u32>;
 @group(0) @binding(6) var<storage, read> bias: array<f32>;
-@group(0) @binding(7) var<storage, read_write> y: array<f32>;
+@group(0) @binding(7) var<storage, read> shares: array<vec4<f32>>;
+@group(0) @binding(8) var<storage, read_write> y: array<f32>;
 
 const HALF: u32 = N / 2u;
 
+// x_share is vec4 t of share s of x, if there is one.
+fn x_share(m: u32, s: u32, t: u32) -> vec4<f32> {
+  if (s >= X_SHARES) {
+    return vec4<f32>(0.0);
+  }
+  return shares[(m * X_SHARES + s) * (K / 4u) + t];
+}
+
 fn input(m: u32, t: u32) -> vec4<f32> {
-  return x[m * (K / 4u) + t];
+  let v = x[m * (K / 4u) + t];
+  if (X_SHARES == 0u) {
+    return v;
+  }
+  let four = (x_share(m, 0u, t) + x_share(m, 1u, t)) + (x_share(m, 2u, t) + x_share(m, 3u, t));
+  if (X_SHARES <= 4u) {
+    return v + four;
+  }
+  return v + (four + ((x_share(m, 4u, t) + x_share(m, 5u, t)) + (x_share(m, 6u, t) + x_share(m, 7u, t))));
+}
+
+// y_share is element j of share s of y, if there is one.
+fn y_share(m: u32, s: u32, j: u32) -> f32 {
+  if (s >= Y_SHARES) {
+    return 0.0;
+  }
+  let i = (m * Y_SHARES + s) * p.y_stride + j;
+  return shares[i / 4u][i % 4u];
+}
+
+fn y_shares(m: u32, j: u32) -> f32 {
+  let four = (y_share(m, 0u, j) + y_share(m, 1u, j)) + (y_share(m, 2u, j) + y_share(m, 3u, j));
+  if (Y_SHARES <= 4u) {
+    return four;
+  }
+  return four + ((y_share(m, 4u, j) + y_share(m, 5u, j)) + (y_share(m, 6u, j) + y_share(m, 7u, j)));
 }
 
 fn norm_weight(t: u32) -> vec4<f32> {
@@ -97,6 +136,9 @@ fn before(m: u32, j: u32) -> f32 {
   var v = bias_at(column);
   if ((p.flags & 1u) != 0u) {
     v += y[m * p.y_stride + column];
+  }
+  if (Y_SHARES > 0u) {
+    v += y_shares(m, column);
   }
   return v;
 }

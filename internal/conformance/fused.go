@@ -13,6 +13,7 @@ import (
 type fusedShape struct {
 	rows, bucket, n, k, parts int
 	norm, bias, gated, add    bool
+	shares                    int // of x, or with add of y
 }
 
 // fusedShapes are layers with every switch, for all numbers of lanes, and for a K that no number of lanes divides. The first has
@@ -25,6 +26,10 @@ var fusedShapes = []fusedShape{
 	{rows: 1, bucket: 2, n: 5, k: 3072, parts: 1, norm: true, bias: true, add: true},
 	{rows: 1, bucket: 1, n: 17, k: 4096, parts: 2},
 	{rows: 2, bucket: 2, n: 7, k: 1280, parts: 1, norm: true},
+	{rows: 3, bucket: 4, n: 12, k: 1024, parts: 1, norm: true, gated: true, shares: 4},
+	{rows: 2, bucket: 2, n: 7, k: 3072, parts: 2, bias: true, add: true, shares: 2},
+	{rows: 1, bucket: 1, n: 9, k: 96, parts: 1, norm: true, shares: 8},
+	{rows: 3, bucket: 3, n: 5, k: 64, parts: 1, add: true, shares: 7},
 }
 
 // normLinearCase runs layers of one weight format.
@@ -54,11 +59,22 @@ func normLinearCase(b *bench, f quant.Format, shapes []fusedShape) error {
 			bias = b.uniform(s.n)
 			args.Bias = b.inputFloats(bias)
 		}
+		var shares []float32
+		var xShares, yShares int
+		switch {
+		case s.shares > 0 && s.add:
+			yShares, shares = s.shares, b.uniform(s.bucket*s.shares*outputs)
+		case s.shares > 0:
+			xShares, shares = s.shares, b.uniform(s.bucket*s.shares*k)
+		}
+		if s.shares > 0 {
+			args.Shares, args.XShares, args.YShares = b.inputFloats(shares), xShares, yShares
+		}
 		row := 0
 		for _, part := range parts {
 			ref.NormLinear(&ref.NormLinearArgs{
 				M: s.rows, X: x[:s.rows*k], Norm: norm, Eps: 1e-5, W: part, Bias: bias, Gated: s.gated, Add: s.add, Y: want, YStride: outputs,
-				YOffset: row,
+				YOffset: row, Shares: shares, XShares: xShares, YShares: yShares,
 			}, 0, min(part.Rows, outputs))
 			row += part.Rows
 		}
@@ -168,6 +184,50 @@ func attnLinearCase(b *bench, f quant.Format, kv quant.KVType, dims []int, long 
 			}
 			op, err := b.set.AttnLinear(kernels.AttnLinearArgs{
 				Attention: s.args, W: b.upload(parts...), Y: b.outputFloats("attn_linear y", fusedTolerance, before, want), Long: long,
+			})
+			if err := b.run(op, err, s.bucket); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shortRuns has single tokens around the edges of what paged_attn_linear takes at a time: 16, 64, 128 and 192 positions.
+var shortRuns = []attnStep{
+	{{0, 1}},
+	{{63, 64}, {64, 65}, {127, 128}},
+	{{2, 3}, {15, 16}, {16, 17}, {100, 101}},
+	{{128, 129}, {191, 192}, {192, 193}, {255, 256}},
+}
+
+// pagedAttnLinearCase runs steps for each head dimension, with a different set of heads each time. The contexts are at most limit.
+func pagedAttnLinearCase(b *bench, f quant.Format, kv quant.KVType, dims []int, limit int) error {
+	shapes := []struct{ kvHeads, group, set, each int }{{2, 4, 4, 2}, {1, 8, 4, 4}, {1, 2, 2, 1}, {2, 3, 3, 2}, {2, 8, 2, 2}, {3, 1, 1, 4}}
+	for i, d := range dims {
+		for j, shape := range shapes {
+			runs := shortRuns[(i+j)%3]
+			if limit > 128 && j%2 == 1 {
+				runs = shortRuns[3]
+			}
+			k, n := shape.kvHeads*shape.group*d, 37+64*(j%2)
+			if k%f.Multiple() != 0 || shape.set*d%32 != 0 {
+				continue
+			}
+			s := b.scene(kv, d, shape.kvHeads, shape.group, runs, j%2*(kernels.FusedRows-len(runs)), b.uniformTokens)
+			w, shares := b.matrix(f, n, k), shape.kvHeads*shape.group/shape.set
+			want := poisonedFloats(s.bucket * shares * n)
+			columns := shape.set * d
+			for m := range s.rows { // what each set of heads adds, by the layer with all other inputs zero
+				for share := range shares {
+					x := make([]float32, k)
+					copy(x[share*columns:], s.want[m*k+share*columns:][:columns])
+					ref.NormLinear(&ref.NormLinearArgs{M: 1, X: x, W: w, Y: want[(m*shares+share)*n:], YStride: n}, 0, n)
+				}
+			}
+			op, err := b.set.PagedAttnLinear(kernels.PagedAttnLinearArgs{
+				Attention: s.args, W: b.upload(w), Set: shape.set, Each: shape.each,
+				Shares: b.outputFloats("paged_attn_linear shares", fusedTolerance, poisonedFloats(len(want)), want),
 			})
 			if err := b.run(op, err, s.bucket); err != nil {
 				return err

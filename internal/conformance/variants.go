@@ -97,6 +97,8 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 1024, "N": 103424, "NORM": 1, "GATED": 0},
 			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 1024, "N": 103424, "NORM": 1, "GATED": 0, "SEGMENT": 32},
 			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 4096, "N": 1024, "NORM": 1, "GATED": 0, "SEGMENT": 4},
+			{"WG": 64, "LANES": 32, "FOURS": 1, "K": 1024, "N": 6144, "NORM": 1, "GATED": 1, "X_SHARES": 4},
+			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 3072, "N": 1024, "NORM": 0, "GATED": 0, "Y_SHARES": 4},
 		}
 	case "qkv_rope_store":
 		if !kernels.Wide(*f) {
@@ -131,6 +133,15 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			{"WG": 64, "LANES": 64, "FOURS": 1, "K": 2048, "N": 1024, "HEAD_DIM": 128, "PARTS": 4, "PART": 64},
 			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 96, "N": 5, "HEAD_DIM": 48, "PARTS": 4, "PART": 64},
 			{"WG": 256, "LANES": 64, "FOURS": 1, "K": 2048, "N": 1024, "HEAD_DIM": 128, "PARTS": 4, "PART": 64, "SEGMENT": 16},
+		}
+	case "paged_attn_linear":
+		if !kernels.Wide(*f) {
+			return nil
+		}
+		return []wgsl.Consts{
+			{"HEADS": 4, "EACH": 2, "SLICES": 4, "LIMIT": 128, "K": 2048, "N": 1024, "HEAD_DIM": 128, "KV_TYPE": 1},
+			{"HEADS": 2, "EACH": 4, "SLICES": 8, "LIMIT": 256, "K": 96, "N": 5, "HEAD_DIM": 48, "KV_TYPE": 0},
+			{"HEADS": 1, "EACH": 1, "SLICES": 16, "LIMIT": 256, "K": 64, "N": 5, "HEAD_DIM": 32, "KV_TYPE": 1},
 		}
 	case "paged_attn_few":
 		var list []wgsl.Consts

@@ -77,6 +77,9 @@ type Tuning struct {
 	GroupPairs int
 	// Fuse says that steps of at most FusedRows rows should use NormLinear and QKVRopeStore.
 	Fuse bool
+	// ShortContext is the longest context, at most 256 positions, for which fused steps compute attention and the layer after it in one
+	// kernel (ShortBlock); 0: none.
+	ShortContext int
 	// PrefillRows is the least number of rows for which Attention takes a kernel that tiles queries. The serial kernel serves both.
 	PrefillRows int
 	// SerialPart is the most positions that one invocation of the serial attention walks over, a multiple of 4; 0 is what
@@ -112,7 +115,7 @@ func TuningFor(info gpu.Info) Tuning {
 		uniform := info.Vendor == "mesa"
 		return Tuning{BarrierFree: true, UniformX: uniform, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, SerialPart: serialPart, Workgroups: 1}
 	}
-	return Tuning{MatmulRows: 33, GroupPairs: 4, PrefillRows: 257, Workgroups: 1024, Fuse: true}
+	return Tuning{MatmulRows: 33, GroupPairs: 4, PrefillRows: 257, Workgroups: 1024, Fuse: true, ShortContext: 128}
 }
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.

@@ -17,7 +17,11 @@ type NormLinearArgs struct {
 	Gated bool       // Y gets silu of the upper half of the rows times the lower half; W has one part then
 	Y     gpu.Buffer // [M, N] f32, or with Gated [M, N/2]; written
 	Add   bool       // add to Y instead of replacing it; not with Gated
-	Step  gpu.Binding
+	// Shares are what PagedAttnLinear left, to be added to X or, with Add, to Y: [M, XShares, W.K] or [M, YShares, N] f32. One of the
+	// numbers is 0.
+	Shares           gpu.Buffer
+	XShares, YShares int
+	Step             gpu.Binding
 }
 
 type normLinearParams struct {
@@ -44,7 +48,11 @@ func (s *Set) NormLinear(a NormLinearArgs) (Op, error) {
 	if err := a.check(s); err != nil {
 		return nil, err
 	}
-	defer s.tried(trial{in: []gpu.Buffer{a.X}, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.NormLinear(a) }})()
+	in := []gpu.Buffer{a.X}
+	if a.Shares != nil {
+		in = append(in, a.Shares)
+	}
+	defer s.tried(trial{in: in, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.NormLinear(a) }})()
 	params := normLinearParams{K: uint32(a.W.K), YStride: uint32(a.outputs()), Eps: a.Eps}
 	if a.Add {
 		params.Flags |= flagAdd
@@ -54,22 +62,27 @@ func (s *Set) NormLinear(a NormLinearArgs) (Op, error) {
 	}
 	var list []*dispatch
 	for _, part := range a.W.Parts {
-		v := s.chooseFour(fmt.Sprintf("norm_linear %v gated %d", part.Format, bit(a.Gated)), part.Rows, a.W.K, false)
+		key := fmt.Sprintf("norm_linear %v gated %d", part.Format, bit(a.Gated))
+		if a.Shares != nil {
+			key += fmt.Sprintf(" shares %d+%d", a.XShares, a.YShares)
+		}
+		v := s.chooseFour(key, part.Rows, a.W.K, false)
 		consts := v.consts(a.W.K)
 		consts["N"], consts["NORM"], consts["GATED"] = uint32(part.Rows), bit(a.Norm != nil), bit(a.Gated)
+		consts["X_SHARES"], consts["Y_SHARES"] = uint32(a.XShares), uint32(a.YShares)
 		p, err := s.pipeline("norm_linear", &part.Format, consts)
 		if err != nil {
 			return nil, err
 		}
 		params.N, params.YOffset = uint32(part.Rows), uint32(part.Row0)
-		group, err := s.bind(p, params, a.Step, a.X, a.Norm, part.Data, part.Scales, a.Bias, a.Y)
+		group, err := s.bind(p, params, a.Step, a.X, a.Norm, part.Data, part.Scales, a.Bias, a.Shares, a.Y)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, &dispatch{p, group, s.fourGrid(part.Rows, v)})
 	}
 	return &op{name: "norm_linear", rows: a.Rows, choose: always(list...), traffic: func(rows int) int64 {
-		return int64(rows) * (4*int64(a.W.K+a.outputs()) + a.W.bytes())
+		return int64(rows) * (4*int64(a.W.K*(1+a.XShares)+a.outputs()*(1+a.YShares)) + a.W.bytes())
 	}}, nil
 }
 
@@ -103,6 +116,12 @@ func (a *NormLinearArgs) check(s *Set) error {
 	c.want(!a.Gated || !a.Add, "Add goes with no Gated")
 	c.buffer("X", a.X, a.Rows*a.W.K)
 	c.buffer("Y", a.Y, a.Rows*a.outputs())
+	c.want(a.XShares == 0 || a.YShares == 0, "both of XShares and YShares")
+	c.want(min(a.XShares, a.YShares) >= 0 && max(a.XShares, a.YShares) <= MaxShares, "XShares is %d, YShares %d, at most %d", a.XShares, a.YShares, MaxShares)
+	c.want(a.YShares == 0 || a.Add, "YShares without Add")
+	if a.XShares+a.YShares > 0 {
+		c.buffer("Shares", a.Shares, a.Rows*(a.XShares*a.W.K+a.YShares*a.outputs()))
+	}
 	if a.Norm != nil {
 		c.buffer("Norm", a.Norm, a.W.K)
 	}

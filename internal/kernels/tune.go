@@ -23,8 +23,10 @@ type trial struct {
 	in, out []gpu.Buffer // f32 that it reads, and writes or adds to
 	cache   []gpu.Buffer // keys and values that it writes, as kv says
 	kv      quant.KVType // of cache
-	again   func() (Op, error)
-	rows    map[string]int // the largest bucket, by key of a choice that building it made
+	// positions is the longest context that it serves; 0: any.
+	positions int
+	again     func() (Op, error)
+	rows      map[string]int // the largest bucket, by key of a choice that building it made
 }
 
 // tried has the choices of an op under construction known as those of t, until the function that it gives is called.
@@ -56,8 +58,9 @@ type Measured struct {
 // used while nothing else uses the device.
 type Tuner struct {
 	Set *Set
-	// Prepare writes the inputs that are no activations (Step, Tokens, BlockTables) for a step of rows rows.
-	Prepare func(rows int) error
+	// Prepare writes the inputs that are no activations (Step, Tokens, BlockTables) for a step of rows rows, with contexts of at most
+	// positions positions if that is not 0.
+	Prepare func(rows, positions int) error
 	// Time gives the time that a program takes.
 	Time func(ctx context.Context, p gpu.Program) (time.Duration, error)
 	// Budget is how long all may take; choices not looked at by then keep their defaults. 0: any time.
@@ -173,7 +176,7 @@ func (t *Tuner) try(ctx context.Context, back gpu.Buffer, key, variant string) (
 	}
 	first := s.trials[key][0]
 	rows := first.rows[key]
-	if err := t.Prepare(rows); err != nil {
+	if err := t.Prepare(rows, first.positions); err != nil {
 		return result{err: err}
 	}
 	fill := rand.New(rand.NewPCG(1, 2))

@@ -87,7 +87,7 @@ func TestTunerTakesWhatIsFasterAndRight(t *testing.T) {
 		dev.wrong = c.wrong
 		tuner := Tuner{
 			Set: s,
-			Prepare: func(rows int) error {
+			Prepare: func(rows, _ int) error {
 				return dev.WriteBuffer(step.Buffer, 0, gpu.Bytes([]uint32{uint32(rows), 0, 0, 0}))
 			},
 			Time: func(context.Context, gpu.Program) (time.Duration, error) {

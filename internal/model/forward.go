@@ -32,8 +32,9 @@ type Shape struct {
 
 // Forward is a model's forward pass as lists of ops, and the buffers through which a step goes in and comes out.
 //
-// TrunkOf and HeadOf choose among ops for few and for many rows. The ops of Trunk run over the rows of tokens, those of Head, Pick and Select over the rows that want logits. All are recorded
-// for a number of rows that may be larger than the true one, which they read from Step.
+// TrunkFor and HeadOf choose among ops for few and for many rows. The ops of Trunk run over the rows of tokens, those of Head, Pick and
+// Select over the rows that want logits. All are recorded for a number of rows that may be larger than the true one, which they read
+// from Step.
 type Forward struct {
 	Trunk  []kernels.Op // token ids -> hidden states
 	Head   []kernels.Op // hidden states -> logits
@@ -45,8 +46,10 @@ type Forward struct {
 	DrawNext    []kernels.Op // logits -> ids as Samplers say, if none has a top_p -> Tokens of the next step
 	NucleusNext []kernels.Op // logits -> ids as Samplers say -> Tokens of the next step
 
-	// Trunk, for short and for long contexts, and Head for kernels.FusedRows rows; nil where the device has no use for them.
-	few, fewLong, fewHead []kernels.Op
+	// Trunk, also for short and for long contexts, and Head for kernels.FusedRows rows; nil where the device has no use for them.
+	few, fewShort, fewLong, fewHead []kernels.Op
+
+	shortContext int // positions of the longest context that fewShort serves
 
 	Taps []Tap // where linear layers of Trunk read, in order
 
@@ -93,7 +96,8 @@ type builder struct {
 
 	collect bool // calls are collected
 	calls   []call
-	long    bool // the contexts of collected calls may be long
+	context contextKind
+	short   bool // there is an op for short contexts
 }
 
 // activations are the buffers between ops. All are f32.
@@ -104,6 +108,7 @@ type activations struct {
 	attn       gpu.Buffer // [MaxTokens, heads*headDim]: heads' outputs
 	gateUp     gpu.Buffer // [MaxTokens, 2*widest]: gate, up side by side
 	act        gpu.Buffer // [MaxTokens, widest]: silu(gate)*up
+	shares     gpu.Buffer // [kernels.FusedRows, kernels.MaxShares, hidden]: what sets of heads add to x, see kernels.ShortBlock
 	last       gpu.Buffer // [MaxLogits, hidden]: rows that want logits
 	lastNormed gpu.Buffer // [MaxLogits, hidden]
 
@@ -136,9 +141,17 @@ func (b *builder) build(w *Weights, c *Cache) {
 	if b.set.Fuses() {
 		b.over(&b.few, 0)
 		b.fused(func() { b.trunk(w, c) })
+		if b.shortContext = b.set.ShortContext(); b.shortContext > 0 {
+			b.over(&b.fewShort, 0)
+			b.context = shortContext
+			b.fused(func() { b.trunk(w, c) })
+			if !b.short {
+				b.fewShort = nil
+			}
+		}
 		if b.Shape.MaxBlocksPerSeq*blockSize >= kernels.LongContext {
 			b.over(&b.fewLong, 0)
-			b.long = true
+			b.context = longContext
 			b.fused(func() { b.trunk(w, c) })
 		}
 		b.over(&b.fewHead, 1)
@@ -188,6 +201,7 @@ func (b *builder) buffersBetween() {
 	b.attn = b.input("attn", b.MaxTokens, q)
 	b.gateUp = b.scratch("gate_up", b.MaxTokens*2*slices.Max(widths(cfg)))
 	b.act = b.buffer("act", inputBytes(b.MaxTokens, widths(cfg)...), inputUsage)
+	b.shares = b.scratch("shares", kernels.FusedRows*kernels.MaxShares*cfg.HiddenSize)
 	b.last = b.scratch("last", b.MaxLogits*cfg.HiddenSize)
 	b.lastNormed = b.input("last_normed", b.MaxLogits, cfg.HiddenSize)
 	b.Logits = b.scratch("logits", b.MaxLogits*cfg.VocabSize)

@@ -73,7 +73,7 @@ func (b *builder) fuse(i int) int {
 		at, norm = i+1, first.weight
 	}
 	c := b.calls[at]
-	if c.what != callLinear || len(c.linear.Pieces) != 1 || c.linear.Pieces[0].Order != nil {
+	if c.what != callLinear || !c.linear.inOrder() {
 		first.emit()
 		return 1
 	}
@@ -106,12 +106,15 @@ func (b *builder) fuse(i int) int {
 // fuseAttention joins attention, call i, with the linear layer that adds what it found.
 func (b *builder) fuseAttention(i int) int {
 	first := b.calls[i]
+	if b.context == shortContext && b.shortBlock(i) {
+		return shortCalls
+	}
 	if b.next(i+1, callLinear, first.writes) && !b.readAgain(i+2, first.writes) {
 		c := b.calls[i+1]
-		if c.add && c.linear.Bias == nil && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil {
+		if c.add && c.linear.Bias == nil && c.linear.inOrder() {
 			w := c.linear.Pieces[0].W
 			if readable, _ := b.set.CanFuse(&w); readable {
-				b.add(b.set.AttnLinear(kernels.AttnLinearArgs{Attention: first.attend, W: w, Y: c.y, Long: b.long}))
+				b.add(b.set.AttnLinear(kernels.AttnLinearArgs{Attention: first.attend, W: w, Y: c.y, Long: b.context == longContext}))
 				return 2
 			}
 		}
@@ -119,6 +122,44 @@ func (b *builder) fuseAttention(i int) int {
 	first.emit()
 	return 1
 }
+
+// shortCalls is how many calls shortBlock joins: attention and its layer, norm, gate and up, the gate, down.
+const shortCalls = 6
+
+// shortBlock joins attention, call i, and all that follows it in a layer, if this is an MLP and nobody else reads what lies between.
+func (b *builder) shortBlock(i int) bool {
+	if i+shortCalls > len(b.calls) {
+		return false
+	}
+	attend, o, norm, gateUp, gate, down := b.calls[i], b.calls[i+1], b.calls[i+2], b.calls[i+3], b.calls[i+4], b.calls[i+5]
+	if !b.next(i+1, callLinear, attend.writes) || !b.next(i+2, callNorm, o.y) || !b.next(i+3, callLinear, norm.writes) ||
+		!b.next(i+4, callGate, gateUp.y) || !b.next(i+5, callLinear, gate.writes) || !o.add || gateUp.add || !down.add || down.y != o.y {
+		return false
+	}
+	end := i + shortCalls
+	for _, between := range []gpu.Buffer{attend.writes, norm.writes, gateUp.y, gate.writes} {
+		if b.readAgain(end, between) {
+			return false
+		}
+	}
+	if o.linear.Bias != nil || !o.linear.inOrder() || !gateUp.linear.inOrder() || !down.linear.inOrder() {
+		return false
+	}
+	_, whole := b.set.CanFuse(&gateUp.linear.Pieces[0].W)
+	readable, _ := b.set.CanFuse(&down.linear.Pieces[0].W)
+	if !whole || !readable || !b.set.CanShortBlock(&attend.attend, &o.linear.Pieces[0].W) {
+		return false
+	}
+	b.add(b.set.ShortBlock(kernels.ShortBlockArgs{
+		Attention: attend.attend, O: o.linear.Pieces[0].W, Norm: norm.weight, Eps: float32(b.cfg.RMSNormEps), GateUp: gateUp.linear.Pieces[0].W,
+		Down: down.linear.Pieces[0].W, GateUpBias: gateUp.linear.Bias, DownBias: down.linear.Bias, Act: gate.writes, Shares: b.shares, Y: o.y,
+	}))
+	b.short = true
+	return true
+}
+
+// inOrder says whether a linear layer is one matrix whose columns stand in the order of its inputs.
+func (l *Linear) inOrder() bool { return len(l.Pieces) == 1 && l.Pieces[0].Order == nil }
 
 func (b *builder) normLinear(x, norm gpu.Buffer, c call, w kernels.Weight, y gpu.Buffer, gated bool) {
 	b.add(b.set.NormLinear(kernels.NormLinearArgs{
@@ -148,25 +189,43 @@ func (b *builder) readAgain(i int, x gpu.Buffer) bool {
 // fuses says whether keys and values can be stored by the kernel that computes them.
 func (c *Cache) fuses() bool { return kernels.StoresFused(c.KV) }
 
-// TrunkOf lists the ops from token ids to hidden states for steps of at most rows rows.
-func (f *Forward) TrunkOf(rows int) []kernels.Op {
-	if f.few != nil && rows <= kernels.FusedRows {
-		return f.few
+// contextKind is what lengths of contexts ops for few tokens are made for.
+type contextKind uint8
+
+const (
+	anyContext contextKind = iota
+	shortContext
+	longContext
+)
+
+// Trunk is a list of the ops from token ids to hidden states.
+type Trunk uint8
+
+// The trunks. All but the first are for steps of few tokens, and serve contexts of every length but for ShortTrunk.
+const (
+	ManyTrunk  Trunk = iota // for steps of any size
+	FewTrunk                // for steps of at most kernels.FusedRows rows
+	ShortTrunk              // with contexts of at most kernels.Tuning.ShortContext positions
+	LongTrunk               // with contexts of kernels.LongContext positions or more
+	NumTrunks
+)
+
+// TrunkFor picks the fastest trunk for steps of at most rows rows whose longest context has positions positions.
+func (f *Forward) TrunkFor(rows, positions int) Trunk {
+	switch {
+	case f.few == nil || rows > kernels.FusedRows:
+		return ManyTrunk
+	case f.fewShort != nil && positions <= f.shortContext:
+		return ShortTrunk
+	case f.fewLong != nil && positions >= kernels.LongContext:
+		return LongTrunk
 	}
-	return f.Trunk
+	return FewTrunk
 }
 
-// LongTrunkOf is TrunkOf for steps whose contexts are long. Both serve contexts of every length; which is faster, LongTrunk says.
-func (f *Forward) LongTrunkOf(rows int) []kernels.Op {
-	if f.fewLong != nil && rows <= kernels.FusedRows {
-		return f.fewLong
-	}
-	return f.TrunkOf(rows)
-}
-
-// LongTrunk says whether LongTrunkOf is faster for a step of at most rows rows whose longest context has positions positions.
-func (f *Forward) LongTrunk(rows, positions int) bool {
-	return f.fewLong != nil && rows <= kernels.FusedRows && positions >= kernels.LongContext
+// Ops lists the ops of a trunk that TrunkFor gave.
+func (f *Forward) Ops(t Trunk) []kernels.Op {
+	return [NumTrunks][]kernels.Op{f.Trunk, f.few, f.fewShort, f.fewLong}[t]
 }
 
 // HeadOf lists the ops from hidden states to logits for steps of at most rows rows that want them. The kernels of few rows read the

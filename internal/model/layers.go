@@ -13,7 +13,7 @@ func (b *builder) rows() int {
 	if b.step.Offset == 0 {
 		rows = b.MaxTokens
 	}
-	if b.ops == &b.few || b.ops == &b.fewLong || b.ops == &b.fewHead {
+	if b.ops == &b.few || b.ops == &b.fewShort || b.ops == &b.fewLong || b.ops == &b.fewHead {
 		rows = min(rows, kernels.FusedRows)
 	}
 	return rows

@@ -21,9 +21,10 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	for _, n := range perToken {
 		add(4 * int64(n) * int64(s.MaxTokens))
 	}
-	add(inputBytes(s.MaxTokens, cfg.HiddenSize)) // h
-	add(inputBytes(s.MaxTokens, q))              // attn
-	add(inputBytes(s.MaxTokens, widths(cfg)...)) // act
+	add(inputBytes(s.MaxTokens, cfg.HiddenSize))                       // h
+	add(inputBytes(s.MaxTokens, q))                                    // attn
+	add(inputBytes(s.MaxTokens, widths(cfg)...))                       // act
+	add(4 * int64(kernels.FusedRows*kernels.MaxShares*cfg.HiddenSize)) // shares
 	for _, n := range perLogits {
 		add(4 * int64(n) * int64(s.MaxLogits))
 	}

@@ -15,16 +15,26 @@ type NormLinearArgs struct {
 	Y       []float32 // [M, YStride]
 	YStride int
 	YOffset int // column of Y that belongs to row 0 of W
+
+	// What PagedAttnLinear left, to be added to X or to Y: [M, XShares, W.K] or [M, YShares, YStride]. One of the numbers is 0.
+	Shares           []float32
+	XShares, YShares int
 }
 
 // NormLinear computes the outputs lo..hi-1, of N or with Gated of N/2, of RMS norm, linear layer and gate:
 //
 //	z[m, j] = dot(norm(x[m]), w[j]) + bias[j]
 //	y[m, j] (+)= z[m, j], or with Gated silu(z[m, j]) * z[m, N/2+j]
+//
+// where x and y have their shares.
 func NormLinear(a *NormLinearArgs, lo, hi int) {
 	k := a.W.K
 	w := make([]float32, k)
-	x := normed(a.X[:a.M*k], a.Norm, a.Eps, k)
+	x := make([]float64, a.M*k)
+	for i := range x {
+		x[i] = float64(a.X[i]) + share(a.Shares, a.XShares, i/k, i%k, k)
+	}
+	normed(x, a.Norm, a.Eps, k)
 	row := func(m, j int) float64 {
 		sum := 0.0
 		for i, v := range w {
@@ -53,21 +63,26 @@ func NormLinear(a *NormLinearArgs, lo, hi int) {
 			if a.Add {
 				v += float64(*y)
 			}
+			v += share(a.Shares, a.YShares, m, a.YOffset+j, a.YStride)
 			*y = float32(v)
 		}
 	}
 }
 
-// normed is the rows of x, of k elements each, after RMSNorm with a weight; without one they are only widened.
-func normed(x, weight []float32, eps float32, k int) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
+// share is what the count shares of row m add to element i of n.
+func share(shares []float32, count, m, i, n int) (sum float64) {
+	for s := range count {
+		sum += float64(shares[(m*count+s)*n+i])
 	}
+	return sum
+}
+
+// normed makes the rows of x, of k elements each, what RMSNorm with a weight makes of them; without one they stay.
+func normed(x []float64, weight []float32, eps float32, k int) {
 	if weight == nil {
-		return out
+		return
 	}
-	for row := out; len(row) > 0; row = row[k:] {
+	for row := x; len(row) > 0; row = row[k:] {
 		sum := 0.0
 		for _, v := range row[:k] {
 			sum += v * v
@@ -77,7 +92,6 @@ func normed(x, weight []float32, eps float32, k int) []float64 {
 			row[i] *= scale * float64(weight[i])
 		}
 	}
-	return out
 }
 
 // AttnLinearArgs are the arguments of AttnLinear.

@@ -229,7 +229,7 @@ func (r *Runner) Burst(p *sched.Plan, steps int) error {
 	if err != nil {
 		return err
 	}
-	r.in.longest = b.first + b.next
+	r.in.longest = b.first + b.next + steps - 1 // in the last of them
 	trunk, err := r.trunk(bucket(b.rows, r.limits.MaxSeqs))
 	if err != nil {
 		return err

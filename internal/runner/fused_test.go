@@ -11,6 +11,7 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/gputest"
 	"github.com/pagelight/pagelight/internal/kernels"
+	"github.com/pagelight/pagelight/internal/model"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/sched"
 	"github.com/pagelight/pagelight/internal/weights"
@@ -52,10 +53,10 @@ func TestFusedDispatches(t *testing.T) {
 		kv                  quant.KVType
 		layers, each, plain int
 	}{
-		{"ernie", quant.KVF16, 3, 5, 10},             // qkv with rope and store, attention, its parts together with o, gate and up, down
+		{"ernie", quant.KVF16, 3, 4, 10},             // qkv with rope and store, attention with o, gate and up, down
 		{"ernie", quant.KVI8, 3, 7, 11},              // rope and store apart
 		{"ernie-bias-untied", quant.KVF16, 2, 8, 10}, // likewise
-		{"qwen3", quant.KVF16, 2, 8, 11},             // the norm of heads too
+		{"qwen3", quant.KVF16, 2, 7, 11},             // the norm of heads too
 	} {
 		src, err := weights.OpenDir(filepath.Join(goldens, c.model))
 		if err != nil {
@@ -92,10 +93,11 @@ func TestFusedDispatches(t *testing.T) {
 	}
 }
 
-// TestLongTrunk computes the same token by the ops for short contexts and by those for long ones, and by neither before its time.
-func TestLongTrunk(t *testing.T) {
+// TestTrunks computes the same token by all trunks for few tokens that serve it, and each by itself at its time.
+func TestTrunks(t *testing.T) {
 	config := Config{KV: quant.KVF32, MaxModelLen: 1024, MaxTokens: 64, MaxLogits: 1, MaxSeqs: 1}
 	hardware(&config)
+	short := config.Tuning.ShortContext
 	r := openGolden(t, gputest.Open(t), "ernie", 0, config)
 	q := sequences(1, kernels.LongContext)[0]
 	step := func(tokens int) []float32 {
@@ -105,23 +107,42 @@ func TestLongTrunk(t *testing.T) {
 		q.NumComputed += tokens
 		return row
 	}
+	took := func(trunk model.Trunk) bool { return r.trunks[trunkKey{1, trunk}] != nil }
+	compare := func(a, b []float32) {
+		t.Helper()
+		for i, v := range a {
+			if math.Abs(float64(v-b[i])) > 1e-4 {
+				t.Fatalf("%d positions: logit %d is %g by one trunk, %g by the other", q.NumComputed, i, v, b[i])
+			}
+		}
+	}
+	for q.NumComputed < short-1 {
+		step(min(64, short-1-q.NumComputed))
+	}
+	one := step(1)
+	if !took(model.ShortTrunk) || took(model.FewTrunk) {
+		t.Fatalf("%d positions did not take the ops for short contexts", q.NumComputed)
+	}
+	two := step(1)
+	if !took(model.FewTrunk) {
+		t.Fatalf("%d positions took the ops for short contexts", q.NumComputed)
+	}
+	r.trunks[trunkKey{1, model.ShortTrunk}] = r.trunks[trunkKey{1, model.FewTrunk}]
+	q.NumComputed -= 2
+	compare(one, step(1))
+	compare(two, step(1))
 	for q.NumComputed < kernels.LongContext-2 {
 		step(min(64, kernels.LongContext-2-q.NumComputed))
 	}
 	step(1)
-	if len(r.longTrunks) != 0 {
+	if took(model.LongTrunk) {
 		t.Errorf("%d positions took the ops for long contexts", q.NumComputed)
 	}
 	long := step(1)
-	if len(r.longTrunks) != 1 {
+	if !took(model.LongTrunk) {
 		t.Fatalf("%d positions did not take the ops for long contexts", q.NumComputed)
 	}
-	r.longTrunks[1], r.trunks[1] = r.trunks[1], r.longTrunks[1]
+	r.trunks[trunkKey{1, model.LongTrunk}] = r.trunks[trunkKey{1, model.FewTrunk}]
 	q.NumComputed--
-	short := step(1)
-	for i, v := range short {
-		if math.Abs(float64(v-long[i])) > 1e-4 {
-			t.Fatalf("logit %d is %g by the ops for short contexts, %g by those for long ones", i, v, long[i])
-		}
-	}
+	compare(long, step(1))
 }

@@ -69,7 +69,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 	}
 	r := &Runner{
 		dev: dev, cfg: src.Config(), set: kernels.NewTuned(dev, tuning),
-		trunks: map[int]gpu.Program{}, longTrunks: map[int]gpu.Program{}, heads: map[headKey]gpu.Program{},
+		trunks: map[trunkKey]gpu.Program{}, heads: map[headKey]gpu.Program{},
 		dispatches: map[gpu.Program]int{},
 	}
 	defer func() {

@@ -38,10 +38,7 @@ func (r *Runner) Profile(ctx context.Context, p *sched.Plan) (StepProfile, error
 		return StepProfile{}, err
 	}
 	rows, logits := bucket(p.NumTokens, r.limits.MaxTokens), bucket(p.NumLogits, r.limits.MaxLogits)
-	trunk := r.fwd.TrunkOf(rows)
-	if r.fwd.LongTrunk(rows, r.in.longest) {
-		trunk = r.fwd.LongTrunkOf(rows)
-	}
+	trunk := r.fwd.Ops(r.fwd.TrunkFor(rows, r.in.longest))
 	out := StepProfile{Rows: p.NumTokens}
 	var commands []gpu.Command
 	for _, part := range []struct {

@@ -58,8 +58,8 @@ type Runner struct {
 	shape   model.Shape
 	desc    Description
 
-	idsBack, logitsBack gpu.Buffer          // mapped for reading
-	trunks, longTrunks  map[int]gpu.Program // by bucket of rows, for short contexts and for long ones
+	idsBack, logitsBack gpu.Buffer // mapped for reading
+	trunks              map[trunkKey]gpu.Program
 	heads               map[headKey]gpu.Program
 
 	in      inputs
@@ -72,6 +72,11 @@ type Runner struct {
 	ids        []int32
 	out        []float32      // grows to the largest step that wanted logits
 	submit     [2]gpu.Program // of the step under way
+}
+
+type trunkKey struct {
+	rows  int // a bucket
+	trunk model.Trunk
 }
 
 type headKey struct {
@@ -166,17 +171,14 @@ func bucket(n, most int) int {
 // trunk gives the program from token ids to hidden states for a bucket of rows, the one that suits the longest context of the inputs
 // that were last written.
 func (r *Runner) trunk(rows int) (gpu.Program, error) {
-	programs, ops := r.trunks, r.fwd.TrunkOf
-	if r.fwd.LongTrunk(rows, r.in.longest) {
-		programs, ops = r.longTrunks, r.fwd.LongTrunkOf
-	}
-	if p := programs[rows]; p != nil {
+	key := trunkKey{rows, r.fwd.TrunkFor(rows, r.in.longest)}
+	if p := r.trunks[key]; p != nil {
 		return p, nil
 	}
-	cmds := record(nil, ops(rows), rows)
+	cmds := record(nil, r.fwd.Ops(key.trunk), rows)
 	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), cmds)
 	if err == nil {
-		programs[rows], r.dispatches[p] = p, dispatches(cmds)
+		r.trunks[key], r.dispatches[p] = p, dispatches(cmds)
 	}
 	return p, err
 }
@@ -231,9 +233,9 @@ func record(cmds []gpu.Command, ops []kernels.Op, rows int) []gpu.Command {
 	return cmds
 }
 
-// DispatchesPerToken counts the dispatches of a decode step of one sequence.
+// DispatchesPerToken counts the dispatches of a decode step of one sequence, whose context is short.
 func (r *Runner) DispatchesPerToken() int {
-	return len(record(record(record(nil, r.fwd.TrunkOf(1), 1), r.fwd.HeadOf(1), 1), r.fwd.PickNext, 1))
+	return len(record(record(record(nil, r.fwd.Ops(r.fwd.TrunkFor(1, 1)), 1), r.fwd.HeadOf(1), 1), r.fwd.PickNext, 1))
 }
 
 // warmup runs the steps that come first for every user, so that what drivers build late is built before anyone waits: a
@@ -253,10 +255,8 @@ func (r *Runner) warmup(ctx context.Context) error {
 
 // Close frees everything that the runner made; the device stays open.
 func (r *Runner) Close() {
-	for _, programs := range []map[int]gpu.Program{r.trunks, r.longTrunks} {
-		for _, p := range programs {
-			p.Release()
-		}
+	for _, p := range r.trunks {
+		p.Release()
 	}
 	for _, p := range r.heads {
 		p.Release()

@@ -61,7 +61,7 @@ func TestSoftwareAdaptersDoNoMore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		commands := record(record(record(nil, r.fwd.TrunkOf(c.rows), c.rows), r.fwd.HeadOf(c.rows), c.rows), r.fwd.Pick, c.rows)
+		commands := record(record(record(nil, r.fwd.Ops(r.fwd.TrunkFor(c.rows, c.rows)), c.rows), r.fwd.HeadOf(c.rows), c.rows), r.fwd.Pick, c.rows)
 		barriers := 0
 		var with []string
 		for _, cmd := range commands {

@@ -20,9 +20,13 @@ func (r *Runner) Tune(ctx context.Context, budget time.Duration) ([]kernels.Meas
 	return t.Run(ctx)
 }
 
-// tuneStep writes a step of rows rows: tokens of as many sequences as there may be, or of one when there are more.
-func (r *Runner) tuneStep(rows int) error {
+// tuneStep writes a step of rows rows: tokens of as many sequences as there may be, or of one when there are more. Contexts are at most
+// positions long if that is not 0.
+func (r *Runner) tuneStep(rows, positions int) error {
 	length := min(tuneContext+1, r.limits.MaxModelLen, r.limits.NumBlocks*kvcache.BlockSize)
+	if positions > 0 {
+		length = min(length, positions)
+	}
 	own := rows <= r.limits.MaxSeqs
 	if !own {
 		length = min(max(rows, length), r.limits.MaxModelLen, r.limits.NumBlocks*kvcache.BlockSize)

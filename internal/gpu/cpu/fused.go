@@ -10,6 +10,7 @@ func normLinear(c consts) ([]phase, error) {
 	}
 	norm := c["NORM"] == 1
 	a.Gated = c["GATED"] == 1
+	a.XShares, a.YShares = int(c["X_SHARES"]), int(c["Y_SHARES"])
 	return rowwise(a, ref.NormLinear, func(a *ref.NormLinearArgs, v *views) (int, int) {
 		k, n := v.dim(0, "k"), v.dim(1, "n")
 		a.YStride, a.YOffset = v.dim(2, "y_stride"), v.dim(3, "y_offset")
@@ -33,7 +34,8 @@ func normLinear(c consts) ([]phase, error) {
 		if a.YOffset+outputs > a.YStride {
 			v.fail("y_offset %d + %d outputs exceed y_stride %d", a.YOffset, outputs, a.YStride)
 		}
-		a.Y = v.floats(7, "y", v.rows*a.YStride)
+		a.Shares = v.floats(7, "shares", v.rows*(a.XShares*k+a.YShares*a.YStride))
+		a.Y = v.floats(8, "y", v.rows*a.YStride)
 		return outputs, k * (2 + v.rows)
 	}), nil
 }
@@ -96,6 +98,34 @@ func attnLinear(c consts) ([]phase, error) {
 		a.Partial = v.floats(3, "partial", v.rows*a.Heads*a.Parts*(a.HeadDim+4))
 		v.matrix(&a.W, n, k, 4, 5)
 		a.Y = v.floats(6, "y", v.rows*a.YStride)
+		return n, k * (2 + v.rows)
+	}), nil
+}
+
+func pagedAttnLinear(c consts) ([]phase, error) {
+	var a ref.PagedAttnLinearArgs
+	var err error
+	if a.W.Format, err = c.format(); err != nil {
+		return nil, err
+	}
+	if err = c.cache(&a.PagedAttnArgs.K); err != nil {
+		return nil, err
+	}
+	heads, err := c.get("HEADS")
+	if err != nil {
+		return nil, err
+	}
+	a.Set = int(heads)
+	return rowwise(a, ref.PagedAttnLinear, func(a *ref.PagedAttnLinearArgs, v *views) (int, int) {
+		attnArgs(v, &a.PagedAttnArgs)
+		k, n := v.dim(5, "k"), v.dim(6, "n")
+		a.M = v.rows
+		if a.Heads*a.K.HeadDim != k || a.Set == 0 || a.Heads%a.Set != 0 {
+			v.fail("%d heads of %d, in sets of %d, are no %d inputs", a.Heads, a.K.HeadDim, a.Set, k)
+			return 0, 0
+		}
+		v.matrix(&a.W, n, k, 7, 8)
+		a.Shares = v.floats(9, "shares", v.rows*a.Heads/a.Set*n)
 		return n, k * (2 + v.rows)
 	}), nil
 }
