@@ -49,6 +49,16 @@ fn better(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   return select(a, b, b.x > a.x || (b.x == a.x && b.y < a.y));
 }
 
+// part is candidate i of row m, or past the last one this again.
+fn part(m: u32, i: u32) -> vec2<u32> {
+  let c = partial[m * p.parts + min(i, p.parts - 1u)];
+  return vec2<u32>(select(order(c.x), NONE, c.y == NONE), c.y);
+}
+
+fn best_four(m: u32, i: u32) -> vec2<u32> {
+  return better(better(part(m, i), part(m, i + WG)), better(part(m, i + 2u * WG), part(m, i + 3u * WG)));
+}
+
 @compute @workgroup_size(WG)
 fn argmax_reduce(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,
                  @builtin(local_invocation_index) tid: u32) {
@@ -57,9 +67,8 @@ fn argmax_reduce(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) 
     return;
   }
   var mine = vec2<u32>(0u, NONE);
-  for (var i = tid; i < p.parts; i += WG) {
-    let c = partial[m * p.parts + i];
-    mine = better(mine, vec2<u32>(select(order(c.x), NONE, c.y == NONE), c.y));
+  for (var i = tid; i < p.parts; i += 8u * WG) { // eight that it waits for together
+    mine = better(mine, better(best_four(m, i), best_four(m, i + 4u * WG)));
   }
   best[tid] = mine;
   for (var half = WG / 2u; half > 0u; half /= 2u) {

@@ -195,6 +195,10 @@ func makeTable() []Kernel {
 		{Name: "argmax_blocks", Bindings: bindings("logits", "partial!"), Ref: "Argmax"},
 		{Name: "argmax_reduce", Bindings: bindings("partial", "ids!"), Tuning: []string{"WG"}, Ref: "Argmax"},
 		{
+			Name: "head_argmax", Bindings: bindings("rows?", "x", "weight", "w", "scales", "logits!", "partial!"),
+			Tuning: []string{"WG", "LANES", "FOURS", "K", "N"}, Libs: fused, Weights: true, Ref: "HeadArgmax",
+		},
+		{
 			Name: "argmax_advance", Bindings: bindings(append([]string{"partial", "stops", "block_tables", "ids!"}, row...)...),
 			Tuning: []string{"WG", "COUNTS"}, Libs: advance, Ref: "Advance",
 		},

@@ -147,6 +147,7 @@ func Cases(level Level) []Case {
 		add("qkv_rope_store/q4g32", nil, func(b *bench) error { return qkvRopeStoreCase(b, q4, qkvShapes[:1]) })
 		add("attn_linear/q4g32", nil, func(b *bench) error { return attnLinearCase(b, q4, quant.KVF16, []int{128}, false) })
 		add("paged_attn_linear/q4g32", &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, q4, quant.KVF16, []int{128}, 128) })
+		add("head_argmax/q4g32", nil, func(b *bench) error { return headArgmaxCase(b, q4, headShapes[:1], true) })
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
 		add("gather_columns", nil, gatherColumnsCase)
@@ -253,6 +254,12 @@ func Cases(level Level) []Case {
 		dims := dims[:len(dims)-1] // it ends at 128
 		add("paged_attn_linear/"+kv.String(), &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, q4, kv, append(dims, 64), 128) })
 		add("paged_attn_linear_256/"+kv.String(), &shortContexts256, func(b *bench) error { return pagedAttnLinearCase(b, q4, kv, append(dims, 64), 256) })
+	}
+	for _, f := range fusedFormats() {
+		add("head_argmax/"+f.String(), nil, func(b *bench) error { return headArgmaxCase(b, f, headShapes[:2], false) })
+	}
+	for _, shape := range []string{"4x64", "8x128", "8x256", "8x96"} {
+		add("head_argmax_"+shape, preferring(shape), func(b *bench) error { return headArgmaxCase(b, q4, headShapes, true) })
 	}
 	add("attention_long", nil, attentionLong)
 	add("silu_mul", nil, siluMulCase)

@@ -237,6 +237,76 @@ func pagedAttnLinearCase(b *bench, f quant.Format, kv quant.KVType, dims []int, 
 	return nil
 }
 
+// headShape is an LM head and which of its logits stand out.
+type headShape struct {
+	rows, bucket, vocab, limit, k, parts int
+	winners                              []int // ids whose logits are equal, and the largest by far
+	nan                                  bool  // in the row that is read last
+}
+
+// headShapes have winners in one workgroup, in two and in two parts of the weight, larger logits past the limit, and limits in a part.
+var headShapes = []headShape{
+	{rows: 3, bucket: 4, vocab: 517, limit: 500, k: 1024, parts: 2, winners: []int{499, 140, 510}, nan: true},
+	{rows: 1, bucket: 1, vocab: 70, limit: 0, k: 2048, parts: 1, winners: []int{69}},
+	{rows: 2, bucket: 2, vocab: 1100, limit: 300, k: 3072, parts: 3, winners: []int{301, 7, 6}},
+	{rows: 1, bucket: 3, vocab: 5, limit: 4, k: 64, parts: 1, winners: []int{0, 4, 3}},
+}
+
+// headArgmaxCase runs heads of one weight format, and with next the winners make the next step of their rows.
+func headArgmaxCase(b *bench, f quant.Format, shapes []headShape, next bool) error {
+	for _, s := range shapes {
+		k := rowOf(f, s.k)
+		w := b.matrix(f, s.vocab, k)
+		for _, id := range s.winners[1:] { // equal rows have equal logits
+			n, scales := f.RowWords(k), f.ScaleWords(k)
+			copy(w.Data[id*n:(id+1)*n], w.Data[s.winners[0]*n:][:n])
+			copy(w.Scales[id*scales:(id+1)*scales], w.Scales[s.winners[0]*scales:][:scales])
+		}
+		// Each row goes along the winners' weights, which makes their logit the largest.
+		row := make([]float32, k)
+		w.Row(s.winners[0], row)
+		const inputs = 6
+		x, norm := b.uniform(inputs*k), b.uniform(k)
+		for i := range x {
+			x[i] = 0.2*x[i] + row[i%k]*norm[i%k]*float32(math.Sqrt(float64(k)))
+		}
+		index := make([]uint32, kernels.FusedRows)
+		for m, i := range b.Perm(inputs)[:s.rows] {
+			index[m] = uint32(i)
+		}
+		if s.nan {
+			x[int(index[s.rows-1])*k+k/2] = float32(math.NaN())
+		}
+		limit := s.limit
+		if limit == 0 {
+			limit = s.vocab
+		}
+		logits := poisonedFloats(s.bucket * s.vocab)
+		ref.HeadLogits(&ref.HeadArgmaxArgs{Rows: index[:s.rows], X: x, Norm: norm, Eps: 1e-5, W: w, Vocab: s.vocab, Logits: logits}, 0, s.vocab)
+		ids := poisoned(s.bucket)
+		ref.Argmax(logits, s.vocab, limit, ids[:s.rows])
+		args := kernels.HeadArgmaxArgs{
+			Rows: s.bucket, Index: b.buffer("rows", index, gpu.UsageUniform), X: b.inputFloats(x), Norm: b.inputFloats(norm), Eps: 1e-5,
+			W: b.upload(cut(w, s.parts)...), Limit: s.limit, Step: b.step(s.rows),
+			Logits: b.outputFloats("head_argmax logits", fusedTolerance, poisonedFloats(len(logits)), logits),
+			IDs:    b.output("head_argmax ids", words, exact, poisoned(s.bucket), ids),
+		}
+		if next {
+			a, buffers := advanceRows(b, s.rows, s.bucket, s.bucket, 3, false)
+			a.IDs = ids
+			ref.Advance(a, 0, s.rows)
+			step := buffers()
+			step.Step = args.Step
+			args.Advance = &step
+		}
+		op, err := b.set.HeadArgmax(args)
+		if err := b.run(op, err, s.bucket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // uniformTokens is tokens in a buffer that kernels read as a uniform, which is as large as the largest bucket.
 func (b *bench) uniformTokens(tokens []ref.Token, _ int) gpu.Buffer {
 	var words []uint32

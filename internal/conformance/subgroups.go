@@ -28,6 +28,7 @@ func subgroupCases() (list []Case) {
 		add("norm_linear/eight", layers(fusedShapes[4:5]), 0, "8x96 subgroups")
 		add("qkv_rope_store", func(b *bench) error { return qkvRopeStoreCase(b, q4, qkvShapes[:2]) }, 0, "subgroups")
 		add("attn_linear/f16", attention(quant.KVF16, 128), 0, "subgroups")
+		add("head_argmax", func(b *bench) error { return headArgmaxCase(b, q4, headShapes[:1], true) }, 0, "subgroups")
 		add("norm_linear/not_whole", layers(fusedShapes[:1]), none, "subgroups")
 		return list
 	}
@@ -38,6 +39,7 @@ func subgroupCases() (list []Case) {
 	for _, kv := range quant.KVTypes() {
 		add("attn_linear/"+kv.String(), attention(kv, 48, 128, 256), 0, "subgroups")
 	}
+	add("head_argmax", func(b *bench) error { return headArgmaxCase(b, q4, headShapes, true) }, 0, "subgroups")
 	add("norm_linear/not_whole", layers(fusedShapes), none, "subgroups")
 	add("attn_linear/not_whole", attention(quant.KVF16, 128), none, "subgroups")
 	return list

@@ -109,6 +109,14 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			{"WG": 96, "LANES": 96, "FOURS": 1, "K": 4096, "HEADS": 3, "HEAD_DIM": 16, "HALF_SPLIT": 1, "KV_TYPE": 0},
 			{"WG": 64, "LANES": 32, "FOURS": 1, "K": 1024, "HEADS": 20, "HEAD_DIM": 128, "HALF_SPLIT": 0, "KV_TYPE": 1, "SEGMENT": 32},
 		}
+	case "head_argmax":
+		if !kernels.Wide(*f) {
+			return nil
+		}
+		return []wgsl.Consts{
+			{"WG": 128, "LANES": 32, "FOURS": 2, "K": 1024, "N": 103424},
+			{"WG": 64, "LANES": 64, "FOURS": 1, "K": 2048, "N": 5},
+		}
 	case "advance", "argmax_advance":
 		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
 	case "matmul_lanes":

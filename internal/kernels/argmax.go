@@ -48,10 +48,7 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 	c.buffer("Logits", a.Logits, a.Rows*a.Vocab)
 	c.buffer("IDs", a.IDs, a.Rows)
 	if a.Advance != nil {
-		next := *a.Advance
-		next.Rows, next.IDs, next.Step = a.Rows, a.IDs, a.Step
-		a.Advance = &next
-		c.advance(a.Advance)
+		c.advance(a.next())
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -81,6 +78,14 @@ func (s *Set) Argmax(a ArgmaxArgs) (Op, error) {
 		name: "argmax", rows: a.Rows, choose: always(first, second),
 		traffic: func(rows int) int64 { return int64(rows) * int64(4*a.Limit+4) },
 	}, nil
+}
+
+// next fills in Advance and gives it.
+func (a *ArgmaxArgs) next() *AdvanceArgs {
+	next := *a.Advance
+	next.Rows, next.IDs, next.Step = a.Rows, a.IDs, a.Step
+	a.Advance = &next
+	return a.Advance
 }
 
 // rowEach is the grid of a kernel that has a workgroup for each row.

@@ -51,7 +51,7 @@ func TestCapabilitiesDecideOnVariants(t *testing.T) {
 
 // TestCapabilitiesNameTheirKernels, whose texts differ as the table says.
 func TestCapabilitiesNameTheirKernels(t *testing.T) {
-	want := []string{"attn_linear", "norm_linear", "paged_attn_few", "qkv_rope_store"}
+	want := []string{"attn_linear", "head_argmax", "norm_linear", "paged_attn_few", "qkv_rope_store"}
 	for _, c := range Capabilities() {
 		if got := slices.Sorted(slices.Values(c.Kernels)); c.Name != "subgroups" || !slices.Equal(got, want) {
 			t.Errorf("%s of %v, want subgroups of %v", c.Name, got, want)

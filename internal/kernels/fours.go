@@ -19,6 +19,9 @@ func (v fourVariant) String() string {
 	return name
 }
 
+// rows is how many rows of weights a workgroup has.
+func (v fourVariant) rows() int { return 4 * v.fours * v.wg / v.lanes }
+
 // consts are those of lib_norm_linear.
 func (v fourVariant) consts(k int) wgsl.Consts {
 	c := wgsl.Consts{"WG": uint32(v.wg), "LANES": uint32(v.lanes), "FOURS": uint32(v.fours), "K": uint32(k)}

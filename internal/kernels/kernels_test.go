@@ -24,7 +24,7 @@ var paramsOf = map[string]any{
 	"paged_attn_grouped": splitParams{}, "paged_attn_tiled": attnParams{},
 	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"norm_linear": normLinearParams{}, "qkv_rope_store": qkvParams{},
-	"paged_attn_few": splitParams{}, "paged_attn_join": reduceParams{}, "attn_linear": attnLinearParams{}, "paged_attn_linear": pagedAttnLinearParams{},
+	"paged_attn_few": splitParams{}, "paged_attn_join": reduceParams{}, "attn_linear": attnLinearParams{}, "head_argmax": headArgmaxParams{}, "paged_attn_linear": pagedAttnLinearParams{},
 	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
 	"moe_route": routeParams{}, "moe_group": groupParams{}, "moe_matvec": expertParams{}, "moe_matmul": expertParams{},
 	"moe_serial": expertParams{}, "moe_combine": combineParams{},

@@ -4,6 +4,7 @@ package kernels
 type ScratchShape struct {
 	Rows, Heads, HeadDim, MaxBlocks int // of Attention
 	LogitRows, Limit                int // of Argmax, TopK and Sample
+	Vocab                           int // of HeadArgmax
 	Linears                         []LinearShape
 }
 
@@ -25,7 +26,16 @@ func (t Tuning) ScratchBytes(s ScratchShape) int64 {
 		argmaxScratch(s.LogitRows, s.Limit),
 		t.topKScratch(s.LogitRows, s.Limit),
 		sampleScratch(s.LogitRows, s.Limit),
+		t.headScratch(s.Vocab),
 	)
+}
+
+// headScratch is the part of HeadArgmax, of one row.
+func (t Tuning) headScratch(vocab int) int64 {
+	if !t.Fuse || t.BarrierFree || t.Deterministic {
+		return 0
+	}
+	return headScratch(1, vocab)
 }
 
 // attentionScratch is the part of Attention.

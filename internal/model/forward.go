@@ -49,6 +49,9 @@ type Forward struct {
 	// Trunk, also for short and for long contexts, and Head for kernels.FusedRows rows; nil where the device has no use for them.
 	few, fewShort, fewLong, fewHead []kernels.Op
 
+	// Head with Pick and with PickNext, for one row, where one kernel can compute logits and look for the best of them; else nil.
+	headPick, headPickNext []kernels.Op
+
 	shortContext int // positions of the longest context that fewShort serves
 
 	Taps []Tap // where linear layers of Trunk read, in order
@@ -154,8 +157,7 @@ func (b *builder) build(w *Weights, c *Cache) {
 			b.context = longContext
 			b.fused(func() { b.trunk(w, c) })
 		}
-		b.over(&b.fewHead, 1)
-		b.fused(func() { b.head(w) })
+		b.fewHeads(w)
 	}
 
 	b.over(&b.Pick, 1)
@@ -222,7 +224,7 @@ func (b *builder) inputs() {
 	b.Step = b.buffer("step", 2*StepSlot, gpu.UsageUniform|gpu.UsageCopyDst)
 	b.Tokens = b.buffer("tokens", 16*int64(max(b.MaxTokens, kernels.FusedRows)), gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopyDst)
 	b.BlockTables = b.buffer("block_tables", 4*int64(b.MaxSeqs*b.Shape.MaxBlocksPerSeq), gpu.UsageStorage|gpu.UsageCopyDst)
-	b.LogitRows = b.buffer("logit_rows", 4*int64(b.MaxLogits), gpu.UsageStorage|gpu.UsageCopyDst)
+	b.LogitRows = b.buffer("logit_rows", 4*int64(max(b.MaxLogits, kernels.FusedRows)), gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopyDst)
 	positions := b.Shape.MaxBlocksPerSeq * blockSize
 	b.ropeTable = b.buffer("rope_table", ropeTableBytes(b.cfg, positions), gpu.UsageStorage|gpu.UsageCopyDst)
 	table := newRopeTable(b.cfg)

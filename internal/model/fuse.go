@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
 )
@@ -226,6 +228,43 @@ func (f *Forward) TrunkFor(rows, positions int) Trunk {
 // Ops lists the ops of a trunk that TrunkFor gave.
 func (f *Forward) Ops(t Trunk) []kernels.Op {
 	return [NumTrunks][]kernels.Op{f.Trunk, f.few, f.fewShort, f.fewLong}[t]
+}
+
+// fewHeads builds the heads of steps that want one row of logits.
+func (b *builder) fewHeads(w *Weights) {
+	b.over(&b.fewHead, 1)
+	if w.LMHead.Bias != nil || !w.LMHead.inOrder() || !b.set.CanHeadArgmax(&w.LMHead.Pieces[0].W) {
+		b.fused(func() { b.head(w) })
+		return
+	}
+	next := b.advance()
+	for _, head := range []struct {
+		ops  *[]kernels.Op
+		ids  gpu.Buffer
+		next *kernels.AdvanceArgs
+	}{{&b.fewHead, nil, nil}, {&b.headPick, b.IDs, nil}, {&b.headPickNext, b.IDs, &next}} {
+		b.over(head.ops, 1)
+		b.add(b.set.HeadArgmax(kernels.HeadArgmaxArgs{
+			Rows: 1, Index: b.LogitRows, X: b.x, Norm: w.FinalNorm, Eps: float32(b.cfg.RMSNormEps), W: w.LMHead.Pieces[0].W, Logits: b.Logits,
+			Limit: b.limit(), IDs: head.ids, Advance: head.next, Step: b.step,
+		}))
+	}
+}
+
+// HeadPickOf is HeadOf and then Pick.
+func (f *Forward) HeadPickOf(rows int) []kernels.Op {
+	if f.headPick != nil && rows == 1 {
+		return f.headPick
+	}
+	return slices.Concat(f.HeadOf(rows), f.Pick)
+}
+
+// HeadPickNextOf is HeadOf and then PickNext.
+func (f *Forward) HeadPickNextOf(rows int) []kernels.Op {
+	if f.headPickNext != nil && rows == 1 {
+		return f.headPickNext
+	}
+	return slices.Concat(f.HeadOf(rows), f.PickNext)
 }
 
 // HeadOf lists the ops from hidden states to logits for steps of at most rows rows that want them. The kernels of few rows read the

@@ -12,8 +12,8 @@ import (
 func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	q, kv := cfg.NumHeads*cfg.HeadDim, cfg.NumKVHeads*cfg.HeadDim
 	perToken := []int{cfg.HiddenSize, q + 2*kv, 2 * slices.Max(widths(cfg))} // x, qkv, gate_up
-	// last, logits, ids, draws, top, top_sums, logit_rows
-	perLogits := []int{cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2, 1}
+	// last, logits, ids, draws, top, top_sums
+	perLogits := []int{cfg.HiddenSize, cfg.VocabSize, 1, 4, 2 * TopK, 2}
 	add := func(size int64) {
 		size = max(size, leastBuffer)
 		sum, largest = sum+size, max(largest, size)
@@ -44,6 +44,7 @@ func ScratchBytes(cfg *weights.Config, s Shape) (sum, largest int64) {
 	}
 	add(2 * StepSlot)
 	add(16 * int64(max(s.MaxTokens, kernels.FusedRows))) // tokens
+	add(4 * int64(max(s.MaxLogits, kernels.FusedRows)))  // logit_rows
 	add(4 * int64(s.MaxSeqs) * int64(s.MaxBlocksPerSeq))
 	add(ropeTableBytes(cfg, s.MaxBlocksPerSeq*blockSize))
 	return sum, largest

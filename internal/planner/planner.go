@@ -173,7 +173,7 @@ func (s *sizes) scratch(blocks int) int64 {
 	}
 	own := s.Tuning.ScratchBytes(kernels.ScratchShape{
 		Rows: s.MaxTokens, Heads: s.Config.NumHeads, HeadDim: s.Config.HeadDim, MaxBlocks: shape.MaxBlocksPerSeq,
-		LogitRows: s.MaxLogits, Limit: s.NumTokens, Linears: model.LinearShapes(s.Config, shape),
+		LogitRows: s.MaxLogits, Limit: s.NumTokens, Vocab: s.Config.VocabSize, Linears: model.LinearShapes(s.Config, shape),
 	})
 	return forward + back + own + kernels.FixedBytes
 }

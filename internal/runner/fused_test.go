@@ -78,9 +78,9 @@ func TestFusedDispatches(t *testing.T) {
 		}
 		for fuse, each := range map[bool]int{true: c.each, false: c.plain} {
 			r := open(fuse)
-			head := 4 // rows, logits with the norm, the best of parts, the best of all
+			head := 2 // logits with their norm and the best of each part, the best of all
 			if !fuse {
-				head = 5
+				head = 5 // rows, norm, logits, the best of parts, the best of all
 			}
 			if got, want := r.DispatchesPerToken(), 1+c.layers*each+head; got != want {
 				t.Errorf("%s, cache %v, fused %v: %d dispatches for a token, want %d", c.model, c.kv, fuse, got, want)

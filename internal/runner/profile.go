@@ -22,7 +22,7 @@ type StepProfile struct {
 // OpProfile is one op of a step.
 type OpProfile struct {
 	Name       string        `json:"name"`
-	Part       string        `json:"part"` // trunk, head or pick
+	Part       string        `json:"part"` // trunk or head, which ends with the choice of ids
 	Dispatches int           `json:"dispatches"`
 	Took       time.Duration `json:"took"`  // by the device's clock, each dispatch by itself
 	Bytes      int64         `json:"bytes"` // that it must move at the least, contexts left out
@@ -45,7 +45,7 @@ func (r *Runner) Profile(ctx context.Context, p *sched.Plan) (StepProfile, error
 		name string
 		ops  []kernels.Op
 		rows int
-	}{{"trunk", trunk, rows}, {"head", r.fwd.HeadOf(logits), logits}, {"pick", r.fwd.Pick, logits}} {
+	}{{"trunk", trunk, rows}, {"head", r.fwd.HeadPickOf(logits), logits}} {
 		for _, op := range part.ops {
 			made := op.Record(part.rows)
 			commands = append(commands, made...)

@@ -188,13 +188,18 @@ func (r *Runner) head(key headKey) (gpu.Program, error) {
 	if p := r.heads[key]; p != nil {
 		return p, nil
 	}
-	cmds := record(nil, r.fwd.HeadOf(key.rows), key.rows)
+	ops := r.fwd.HeadOf(key.rows)
 	switch key.want {
 	case WantIDs:
-		cmds = record(cmds, r.fwd.Pick, key.rows)
+		ops = r.fwd.HeadPickOf(key.rows)
+	case wantNext + Want(ChooseBest):
+		ops = r.fwd.HeadPickNextOf(key.rows)
+	}
+	cmds := record(nil, ops, key.rows)
+	switch key.want {
+	case WantIDs:
 		cmds = append(cmds, gpu.Command{CopySrc: r.fwd.IDs, CopyDst: r.idsBack, CopySize: int64(4 * key.rows)})
 	case wantNext + Want(ChooseBest):
-		cmds = record(cmds, r.fwd.PickNext, key.rows)
 	case wantNext + Want(ChooseDrawn):
 		cmds = record(cmds, r.fwd.DrawNext, key.rows)
 	case wantNext + Want(ChooseNuclei):
@@ -235,7 +240,7 @@ func record(cmds []gpu.Command, ops []kernels.Op, rows int) []gpu.Command {
 
 // DispatchesPerToken counts the dispatches of a decode step of one sequence, whose context is short.
 func (r *Runner) DispatchesPerToken() int {
-	return len(record(record(record(nil, r.fwd.Ops(r.fwd.TrunkFor(1, 1)), 1), r.fwd.HeadOf(1), 1), r.fwd.PickNext, 1))
+	return len(record(record(nil, r.fwd.Ops(r.fwd.TrunkFor(1, 1)), 1), r.fwd.HeadPickNextOf(1), 1))
 }
 
 // warmup runs the steps that come first for every user, so that what drivers build late is built before anyone waits: a

@@ -68,7 +68,7 @@ func TestTuneOfAModel(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"attention", "attn_linear", "linear", "norm_linear", "qkv_rope_store", "short_block"}; !slices.Equal(slices.Sorted(maps.Keys(kinds)), want) {
+	if want := []string{"attention", "attn_linear", "head_argmax", "linear", "norm_linear", "qkv_rope_store", "short_block"}; !slices.Equal(slices.Sorted(maps.Keys(kinds)), want) {
 		t.Errorf("choices of %v were measured, want %v", slices.Sorted(maps.Keys(kinds)), want)
 	}
 	ids := func(choices map[string]string) []int32 {

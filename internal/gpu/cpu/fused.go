@@ -1,6 +1,10 @@
 package cpu
 
-import "github.com/pagelight/pagelight/internal/ref"
+import (
+	"fmt"
+
+	"github.com/pagelight/pagelight/internal/ref"
+)
 
 func normLinear(c consts) ([]phase, error) {
 	var a ref.NormLinearArgs
@@ -108,7 +112,7 @@ func pagedAttnLinear(c consts) ([]phase, error) {
 	if a.W.Format, err = c.format(); err != nil {
 		return nil, err
 	}
-	if err = c.cache(&a.PagedAttnArgs.K); err != nil {
+	if err = c.cache(&a.K); err != nil {
 		return nil, err
 	}
 	heads, err := c.get("HEADS")
@@ -144,4 +148,58 @@ func pagedAttnJoin(c consts) ([]phase, error) {
 		a.Out = v.floats(4, "out", v.rows*a.Heads*a.HeadDim)
 		return v.rows, 10 * a.Heads * a.Parts * a.HeadDim
 	}), err
+}
+
+// headArgmax has two phases: logits by row of the weights, then the best ones by row of logits.
+func headArgmax(c consts) ([]phase, error) {
+	var a ref.HeadArgmaxArgs
+	var err error
+	if a.W.Format, err = c.format(); err != nil {
+		return nil, err
+	}
+	shape := map[string]int{}
+	for _, name := range []string{"WG", "LANES", "FOURS"} {
+		v, err := c.get(name)
+		if err != nil || v == 0 {
+			return nil, fmt.Errorf("%s is %d: %w", name, v, err)
+		}
+		shape[name] = int(v)
+	}
+	a.Block = 4 * shape["FOURS"] * shape["WG"] / shape["LANES"]
+	initial := a
+	return []phase{
+		{
+			func(v *views) (int, int) {
+				k, n := v.dim(0, "k"), v.dim(1, "n")
+				a.Vocab, a.Offset, a.Limit = v.dim(2, "vocab"), v.dim(3, "offset"), v.dim(4, "limit")
+				a.Parts, a.Part0, a.Eps = v.dim(5, "parts"), v.dim(6, "part0"), v.float(7)
+				rows := v.words(2)
+				if a.Offset+n > a.Vocab || a.Limit > a.Vocab || len(rows) < v.rows || a.Part0+(n+a.Block-1)/a.Block > a.Parts {
+					v.fail("ids %d to %d below %d of %d, parts from %d of %d, %d of %d rows", a.Offset, a.Offset+n, a.Limit, a.Vocab, a.Part0,
+						a.Parts, v.rows, len(rows))
+					return 0, 0
+				}
+				a.Rows = rows[:v.rows]
+				last := 0
+				for _, r := range a.Rows {
+					last = max(last, int(min(r, maxRows)))
+				}
+				a.X = v.floats(3, "x", (last+1)*k)
+				a.Norm = v.floats(4, "weight", k)
+				v.matrix(&a.W, n, k, 5, 6)
+				a.Logits = v.floats(7, "logits", v.rows*a.Vocab)
+				if a.Partial = view[ref.Best](v.words(8), 2); len(a.Partial) < v.rows*a.Parts {
+					v.fail("partial: %d elements, %d needed", len(a.Partial), v.rows*a.Parts)
+				}
+				return n, k * (2 + v.rows)
+			},
+			func(_ *ref.Scratch, lo, hi int) { ref.HeadLogits(&a, lo, hi) },
+			func() {},
+		},
+		{
+			func(v *views) (int, int) { return v.rows, a.W.Rows },
+			func(_ *ref.Scratch, lo, hi int) { ref.HeadArgmax(&a, lo, hi) },
+			func() { a = initial },
+		},
+	}, nil
 }

@@ -94,6 +94,7 @@ var kernels = map[string]kernel{
 	"argmax_partial":     {layout(1, 1), argmaxPartial},
 	"argmax_blocks":      {layout(1, 1), argmaxBlocks},
 	"argmax_reduce":      {layout(1, 1), argmaxReduce},
+	"head_argmax":        {uniformLayout(5, 2), headArgmax},
 	"argmax_advance":     {layout(3, 5), argmaxAdvance},
 	"advance":            {layout(3, 4), advance},
 	"penalize":           {layout(5, 1), penalize},
@@ -279,7 +280,7 @@ func argmaxReduce(consts) ([]phase, error) {
 
 // argmaxReduceArgs reads the number of parts and the bindings of partial and ids.
 func argmaxReduceArgs(v *views, a *ref.ArgmaxReduceArgs, parts, partial, ids int) (items, cost int) {
-	a.Parts = v.count(parts, "parts")
+	a.Parts = v.dim(parts, "parts")
 	if a.Parts == 0 {
 		v.fail("no parts")
 	}
