@@ -113,6 +113,21 @@ func TestAdjustedAnswersAreTheHosts(t *testing.T) {
 	}
 }
 
+// TestReadingLogitsIsNotTheDevice has single steps with penalties take long because all logits are read: bursts do without.
+func TestReadingLogitsIsNotTheDevice(t *testing.T) {
+	exec := &fakeExec{slow: 3 * burstTime}
+	e := newFake(t, exec, 64)
+	penalty := 0.01
+	req := greedy([]int32{100}, 200)
+	req.Params.PresencePenalty = &penalty
+	if _, ids, _, err := collect(t.Context(), e, req); err != nil || !slices.Equal(ids, counting(100, 200)) {
+		t.Errorf("ids %v, error %v", ids, err)
+	}
+	if exec.steps > 4 || exec.bursts == 0 {
+		t.Errorf("%d single steps and %d bursts", exec.steps, exec.bursts)
+	}
+}
+
 // TestNoMemoryToChangeLogits has the device refuse it: the host goes on to choose, and the device is not asked again.
 func TestNoMemoryToChangeLogits(t *testing.T) {
 	for _, refuse := range []error{nil, errors.Join(gpu.ErrOutOfMemory)} {

@@ -81,6 +81,20 @@ func (l *loop) longestStep() time.Duration {
 	return l.bursts.time
 }
 
+// noteStep takes into account how long a single step has taken. One that read all logits tells little of the device: 53 MB of 128 rows
+// take longer to read than to compute. So it never keeps steps from following each other, and what bursts take shows when there are some.
+func (l *loop) noteStep(took time.Duration, logits bool) {
+	b := &l.bursts
+	if !logits || !l.hardware {
+		b.stepTime = took
+		return
+	}
+	if b.stepTime > 0 {
+		took = min(took, b.stepTime)
+	}
+	b.stepTime = min(took, l.longestStep())
+}
+
 // queued reports whether somebody waits.
 func (l *loop) queued() bool { return len(l.sched.Waiting()) > 0 }
 

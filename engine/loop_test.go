@@ -32,6 +32,7 @@ type fakeExec struct {
 	fail   func(p *sched.Plan) error
 	closed bool
 	steps  int
+	slow   time.Duration // what a step takes longer that reads all logits
 
 	unsure bool    // StepTop gives candidates that prove nothing
 	reads  int     // calls of ReadLogits
@@ -90,6 +91,7 @@ func (f *fakeExec) Step(_ context.Context, p *sched.Plan, want runner.Want) (run
 	}
 	f.ids = ids
 	if want == runner.WantLogits {
+		time.Sleep(f.slow)
 		return oneHot(ids), nil
 	}
 	return runner.Result{IDs: ids}, nil

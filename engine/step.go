@@ -29,7 +29,7 @@ func (l *loop) step(plan *sched.Plan) error {
 	rec.Took, rec.Tokens, rec.Seqs, rec.Clock = now.Sub(start), plan.NumTokens, len(plan.Chunks), l.exec.Clock()
 	l.meter.step(plan, rec.Took)
 	if plan.NumTokens == len(plan.Chunks) {
-		l.bursts.stepTime = rec.Took
+		l.noteStep(rec.Took, res.Logits != nil)
 	}
 	row := 0
 	for _, c := range plan.Chunks {
