@@ -257,8 +257,8 @@ func (s *Set) linearVariants(a *LinearArgs) (list []variant) {
 		return list
 	case s.tuning.Deterministic: // one pipeline for all rows
 		var options []variant
-		for _, lanes := range lanesOf(16, a.W.K) {
-			options = append(options, s.matmulLanes(lanes, 4))
+		for _, l := range laneShapes(16, a.W.Rows, a.W.K) {
+			options = append(options, s.matmulLanes(l))
 		}
 		options = append(options, s.matvec(4))
 		for _, t := range tileShapes {
@@ -284,22 +284,21 @@ func (s *Set) linearOptions(a *LinearArgs, rows int) (list []variant) {
 		return []variant{s.matvec(1), s.matvec(4)}
 	}
 	var lanes, tiles []variant
-	for _, l := range lanesOf(rows, k) {
-		lanes = append(lanes, s.matmulLanes(l, 4))
+	for _, l := range laneShapes(rows, n, k) {
+		lanes = append(lanes, s.matmulLanes(l))
 	}
-	wide := []variant{s.matmulLanes(32, 8), s.matmulLanes(64, 8)}
 	for _, o := range tileOptions(rows, n, k) {
 		tiles = append(tiles, s.matmulTile(o.shape, o.parts))
 	}
 	switch {
 	case rows < s.tuning.MatmulRows && rows <= 4 && n < 2048:
-		return slices.Concat([]variant{s.matvec(4)}, lanes, wide, tiles)
+		return slices.Concat([]variant{s.matvec(4)}, lanes, tiles)
 	case rows < s.tuning.MatmulRows && rows <= 4: // two to five times as fast on an H200, most for an LM head
-		return slices.Concat(wide, lanes, []variant{s.matvec(4)}, tiles)
+		return slices.Concat(lanes, []variant{s.matvec(4)}, tiles)
 	case rows < s.tuning.MatmulRows && (rows <= 16 || n <= 8192): // for an LM head tiles pay sooner
-		return slices.Concat(lanes, wide, []variant{s.matvec(4)}, tiles, []variant{s.matmul()})
+		return slices.Concat(lanes, []variant{s.matvec(4)}, tiles, []variant{s.matmul()})
 	case rows <= 64:
-		return slices.Concat(tiles, lanes, wide, []variant{s.matmul()})
+		return slices.Concat(tiles, lanes, []variant{s.matmul()})
 	}
 	return append(tiles, s.matmul())
 }

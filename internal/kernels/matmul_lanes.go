@@ -1,7 +1,9 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/quant"
@@ -11,36 +13,52 @@ import (
 // Shape of the workgroups of matmul_lanes.
 const (
 	lanesWG     = 128
-	lanesTokens = 8 // tokens per workgroup
+	lanesTokens = 8   // tokens per workgroup
+	lanesGroups = 256 // workgroups that are enough
 )
 
-// matmulLanes has lanes invocations, 32, 64 or 128, share shared rows, 4 or 8.
-func (s *Set) matmulLanes(lanes, shared int) variant {
-	name := fmt.Sprintf("lanes %d", lanes)
-	if shared != 4 {
-		name += fmt.Sprintf("x%d", shared)
+// laneShape is a shape of matmul_lanes: so many lanes share so many rows of the weight.
+type laneShape struct{ lanes, rows int }
+
+// groups is the workgroups for rows tokens and n outputs.
+func (l laneShape) groups(rows, n int) int {
+	return ceil(ceil(n, l.rows), lanesWG/l.lanes) * ceil(rows, lanesTokens)
+}
+
+// matmulLanes takes lanes of a shape.
+func (s *Set) matmulLanes(l laneShape) variant {
+	name := fmt.Sprintf("lanes %d", l.lanes)
+	if l.rows != 4 {
+		name += fmt.Sprintf("x%d", l.rows)
 	}
 	return variant{
 		kernel: "matmul_lanes", name: name, parts: 1, gates: true,
 		consts: func(quant.Format, int) wgsl.Consts {
-			return wgsl.Consts{"LANES": uint32(lanes), "ROWS": uint32(shared)}
+			return wgsl.Consts{"LANES": uint32(l.lanes), "ROWS": uint32(l.rows)}
 		},
 		grid: func(n int) func(int) [3]uint32 {
 			return func(rows int) [3]uint32 {
-				return gpu.Grid(ceil(ceil(n, shared), lanesWG/lanes), ceil(rows, lanesTokens), s.limits.MaxWorkgroupsPerDim)
+				return gpu.Grid(ceil(ceil(n, l.rows), lanesWG/l.lanes), ceil(rows, lanesTokens), s.limits.MaxWorkgroupsPerDim)
 			}
 		},
 	}
 }
 
-// lanesOf lists the numbers of lanes for rows tokens and k inputs, the best first: the fewer tokens there are, the more it takes to
-// occupy a device, as long as each lane finds a few inputs.
-func lanesOf(rows, k int) []int {
-	switch {
-	case k >= 2048 && rows <= 8:
-		return []int{128, 64, 32}
-	case k >= 2048 && rows <= 16:
-		return []int{64, 32, 128}
-	}
-	return []int{32, 64, 128}
+// laneShapes lists the shapes for rows tokens, n outputs and k inputs, the best first: of those that give every processor of a large GPU
+// two workgroups the one with the fewest, which reads and decodes least, else the one with the most. On an H200 this is the fastest or within 5 %
+// of it for 8 to 32 tokens and 1,024 to 103,424 outputs. Shapes with lanes that find no inputs come last.
+func laneShapes(rows, n, k int) []laneShape {
+	list := []laneShape{{32, 4}, {32, 8}, {64, 4}, {64, 8}, {128, 4}}
+	idle := func(l laneShape) int { return int(bit(l.lanes > 32 && 8*l.lanes > k)) }
+	slices.SortStableFunc(list, func(a, b laneShape) int {
+		x, y := a.groups(rows, n), b.groups(rows, n)
+		if c := cmp.Compare(idle(a), idle(b)); c != 0 {
+			return c
+		}
+		if x >= lanesGroups && y >= lanesGroups {
+			return cmp.Compare(x, y)
+		}
+		return cmp.Compare(y, x)
+	})
+	return list
 }

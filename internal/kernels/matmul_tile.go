@@ -107,12 +107,12 @@ func (o tileOption) cost(rows, n, k int) float64 {
 	if t.wg == 128 {
 		switch { // the more results an invocation has, and the more neighbours share what it reads
 		case area < 64*64:
-			area *= 1.28
+			area *= 1.35
 		case area < 64*128:
-			area *= 1.11
+			area *= 1.2
 		}
 	} else {
-		area *= 1.35
+		area *= 1.42
 	}
 	stretch := 8 * t.octets()
 	inputs := ceil(ceil(k, o.parts), stretch) * stretch
