@@ -138,11 +138,7 @@ func makeTable() []Kernel {
 		},
 		{
 			Name: "paged_attn_grouped", Bindings: bindings(append(attention, "partial!")...),
-			Tuning: []string{"HEAD_DIM", "KV_TYPE", "HEADS", "WHOLE"}, Libs: kv, Ref: "PagedAttnDecode",
-		},
-		{
-			Name: "paged_attn_tiled", Bindings: bindings(append(attention, "out!")...),
-			Tuning: []string{"HEAD_DIM", "KV_TYPE", "HEADS"}, Libs: kv, Ref: "PagedAttn",
+			Tuning: []string{"WG", "HEADS", "HEAD_DIM", "KV_TYPE", "WHOLE"}, Libs: kv, Ref: "PagedAttnDecode",
 		},
 		{
 			Name: "paged_attn_few", Bindings: bindings("tokens?", "block_tables", "qkv", "k_cache", "v_cache", "partial!"),

@@ -1,4 +1,4 @@
-// paged_attn_grouped: attention of single tokens over their paged KV cache, for all query heads that share a KV head together, the
+// paged_attn_grouped: attention of each token over its paged KV cache, for query heads that share a KV head together, the
 // context split over workgroups.
 //
 //   sums = sum over t of exp(score(t) - largest) * v[t],  score(t) = scale * dot(q[m,h], k[t, h / (H/G)])
@@ -6,8 +6,9 @@
 // over the positions t <= position(m) of one partition, as paged_attn_decode has them: tokens [i*PART, (i+1)*PART), and the same
 // again every parts*PART tokens. paged_attn_reduce combines the partitions; with WHOLE there is one, and the result is written.
 //
-// A round takes PART positions. Four invocations share a position's scores, of HEADS heads each; then one invocation has each octet of
-// the sums of every SLICES-th position. Keys and values are read once for the HEADS heads.
+// A round takes PART positions. Four invocations share the scores of two positions, of HEADS heads each; then one invocation has an
+// octet of the sums of four heads and of every SLICES-th four of positions. What a round reads is asked for before it is needed: the
+// keys during the round before, the first values before the scores. Keys and values are read once for the HEADS heads.
 //
 // Shapes   M tokens, S sequences, H query heads, G KV heads (H a multiple of G), D = HEAD_DIM, N blocks of 16 tokens
 //   tokens        [M] vec4<u32>                    read   (id, position, slot, sequence)
@@ -17,19 +18,19 @@
 //   v_cache       [N, G, 16, D] the same           read
 //   partial       [R, H, parts, D+4] f32           write  D sums, the largest score, the sum of exponentials, two unused;
 //                                                         with WHOLE [M, H*D], the results
-// Grid     (G * ceil(H/G / HEADS), parts, R) workgroups of WG. A partition without tokens writes the sums 0, the score -FLT_MAX and
-//          the sum 0.
+// Grid     (G * ceil(H/G / HEADS), parts, R) workgroups of WG. A partition without tokens writes the score -FLT_MAX and the sum 0.
 // Traffic  reads 4*D bytes (f16) of cache per position and KV head, for each HEADS of its heads; writes 4*M*H*parts*(D+4).
-// Storage  16,384 bytes of workgroup memory, all that WebGPU guarantees.
+// Storage  14,656 bytes of workgroup memory.
 // Numerics online softmax in f32; within 2e-5 of ref over the values in the cache. The order of sums depends on the position and on
 //          parts only.
 // Needs    lib_kv, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, PagedAttnDecode.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
+const WG: u32 = 128u;       // invocations per workgroup: 128, or 256 for 4 heads
+const HEADS: u32 = 8u;      // query heads per workgroup: 4, 8
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16, at most 128
 const KV_TYPE: u32 = 1u;    // of the cache: 0 f32, 1 f16, 2 int8 with scales
-const HEADS: u32 = 8u;      // query heads per workgroup: 4, 8
 const WHOLE: u32 = 0u;      // 1: there is one partition
 
 struct Params {
@@ -59,34 +60,154 @@ struct Step {
 @group(0) @binding(6) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(7) var<storage, read_write> partial: array<vec4<f32>>;
 
-// No tuning: workgroup, partition and room belong together.
-const WG: u32 = 256u;
-const PART: u32 = 64u;  // tokens per partition
-const LANES: u32 = 4u;  // invocations that share a position's scores
+const LANES: u32 = 4u;        // invocations that share a position's scores
+const PART: u32 = WG / 2u;    // positions of a round, two for each of these
+const BEYOND: u32 = WG / 4u;  // from the one to the other
 const LOWEST: f32 = -3.4028234e38; // -FLT_MAX; WGSL has no infinity
 const OCTETS: u32 = HEAD_DIM / 8u;
 const VECS: u32 = HEAD_DIM / 4u;
-const SLICES: u32 = WG / OCTETS; // invocations that share an octet of the sums
-const LANE_OCTETS: u32 = (OCTETS + LANES - 1u) / LANES;
-const SLICE_PARTS: u32 = (PART + SLICES - 1u) / SLICES; // positions of a round for an invocation
-// Where things lie in the room: queries, what lanes found, scores or weights, and factors.
-const AT_LANES: u32 = 256u;
-const AT_SCORES: u32 = 768u;
-const AT_SHRINK: u32 = 896u;
-const AT_TOTAL: u32 = 898u;
+const QUADS: u32 = HEADS / 4u;
+const FOURS: u32 = PART / 4u;
+const SLICES: u32 = WG / (OCTETS * QUADS); // invocations that share an octet of the sums
+const EACH: u32 = (FOURS + SLICES - 1u) / SLICES;
+const GROUPS: u32 = PART / 8u; // of eight positions
 
+// Indices of workgroup memory are clamped: the first ones are constants where it matters, so that one clamp serves many loads.
+struct Pair { a: vec4<f32>, b: vec4<f32> }
+const LANED: u32 = 2u * QUADS;
 
-var<workgroup> room: array<vec4<f32>, 1024>; // vectors along heads, but for queries; in the end sums
+var<workgroup> queries: array<array<Pair, OCTETS>, HEADS>;
+var<workgroup> dots: array<array<vec4<f32>, WG>, LANED>; // of a quad's heads: [2 positions, QUADS], what lanes found; in the end sums
+var<workgroup> scores: array<array<array<vec4<f32>, 4>, FOURS>, QUADS>; // or weights
+var<workgroup> eights: array<array<vec4<f32>, 16>, QUADS>; // the largest scores of eight positions each, or totals
+var<workgroup> shrinks: array<vec4<f32>, QUADS>; // what sums so far are worth
+var<workgroup> ends: array<vec4<f32>, QUADS>; // the largest scores of all
 
-// dot8 is the product of a head's octet c with k.
-fn dot8(h: u32, c: u32, k: Octet) -> f32 {
-  let at = h * VECS + 2u * c;
-  let x = room[at] * k.a + room[at + 1u] * k.b;
-  return (x.x + x.y) + (x.z + x.w);
+// Raw is an octet as the cache has it: of 4-byte values it takes both vectors.
+struct Raw { x: vec4<u32>, y: vec4<u32> }
+
+fn k_raw(o: u32) -> Raw {
+  if (KV_TYPE == 2u) {
+    let c = (o & 1u) * 2u;
+    return Raw(vec4<u32>(k_cache[o >> 1u][c], k_cache[o >> 1u][c + 1u], 0u, 0u), vec4<u32>(0u));
+  }
+  if (KV_TYPE == 1u) {
+    return Raw(k_cache[o], vec4<u32>(0u));
+  }
+  return Raw(k_cache[2u * o], k_cache[2u * o + 1u]);
 }
 
-fn dots(h: u32, c: u32, k: Octet) -> vec4<f32> {
-  return vec4<f32>(dot8(h, c, k), dot8(h + 1u, c, k), dot8(h + 2u, c, k), dot8(h + 3u, c, k));
+fn v_raw(o: u32) -> Raw {
+  if (KV_TYPE == 2u) {
+    let c = (o & 1u) * 2u;
+    return Raw(vec4<u32>(v_cache[o >> 1u][c], v_cache[o >> 1u][c + 1u], 0u, 0u), vec4<u32>(0u));
+  }
+  if (KV_TYPE == 1u) {
+    return Raw(v_cache[o], vec4<u32>(0u));
+  }
+  return Raw(v_cache[2u * o], v_cache[2u * o + 1u]);
+}
+
+fn decode(r: Raw) -> Octet {
+  if (KV_TYPE == 2u) {
+    return byte_octet(r.x.x, r.x.y);
+  }
+  if (KV_TYPE == 1u) {
+    return half_octet(r.x);
+  }
+  return Octet(bitcast<vec4<f32>>(r.x), bitcast<vec4<f32>>(r.y));
+}
+
+// Keys is a lane's octets of the key whose first octet is o.
+struct Keys { a: Raw, b: Raw, c: Raw, d: Raw, o: u32 }
+
+fn key_at(o: u32, c: u32) -> Raw {
+  if (OCTETS % LANES == 0u || c < OCTETS) {
+    return k_raw(o + c);
+  }
+  return Raw(vec4<u32>(0u), vec4<u32>(0u));
+}
+
+// keys_at asks for position t of a sequence.
+fn keys_at(seq: u32, t: u32, g: u32, lane: u32) -> Keys {
+  let o = kv_octet(seq, t, g, p.kv_heads, p.max_blocks);
+  var k: Keys;
+  k.o = o;
+  k.a = key_at(o, lane);
+  if (OCTETS > LANES) {
+    k.b = key_at(o, lane + LANES);
+  }
+  if (OCTETS > 2u * LANES) {
+    k.c = key_at(o, lane + 2u * LANES);
+  }
+  if (OCTETS > 3u * LANES) {
+    k.d = key_at(o, lane + 3u * LANES);
+  }
+  return k;
+}
+
+// Values is an octet of four neighbouring values, and what they are to be multiplied by.
+struct Values { a: Raw, b: Raw, c: Raw, d: Raw, scale: vec4<f32> }
+
+// values_at asks for a four of positions of the round that begins at first; last is the last position there is of it. Those past the
+// end repeat the last one.
+fn values_at(seq: u32, first: u32, four: u32, last: u32, g: u32, column: u32) -> Values {
+  let i = min(4u * min(four, FOURS - 1u), last);
+  let left = last - i;
+  let o0 = kv_octet(seq, first + i, g, p.kv_heads, p.max_blocks);
+  let o1 = o0 + min(1u, left) * OCTETS;
+  let o2 = o0 + min(2u, left) * OCTETS;
+  let o3 = o0 + min(3u, left) * OCTETS;
+  return Values(v_raw(o0 + column), v_raw(o1 + column), v_raw(o2 + column), v_raw(o3 + column),
+                vec4<f32>(v_scale(o0), v_scale(o1), v_scale(o2), v_scale(o3)));
+}
+
+fn dot8(q: Pair, k: Octet, sum: f32) -> f32 {
+  let s = fma(q.a.w, k.a.w, fma(q.a.z, k.a.z, fma(q.a.y, k.a.y, fma(q.a.x, k.a.x, sum))));
+  return fma(q.b.w, k.b.w, fma(q.b.z, k.b.z, fma(q.b.y, k.b.y, fma(q.b.x, k.b.x, s))));
+}
+
+// Dots is the products of two keys with the queries of up to eight heads.
+struct Dots { lo0: vec4<f32>, hi0: vec4<f32>, lo1: vec4<f32>, hi1: vec4<f32> }
+
+fn add_dots(d: Dots, c: u32, r0: Raw, r1: Raw) -> Dots {
+  if (OCTETS % LANES != 0u && c >= OCTETS) {
+    return d;
+  }
+  let k0 = decode(r0);
+  let k1 = decode(r1);
+  var out = d;
+  let q0 = queries[0u][c];
+  out.lo0.x = dot8(q0, k0, d.lo0.x);
+  out.lo1.x = dot8(q0, k1, d.lo1.x);
+  let q1 = queries[1u][c];
+  out.lo0.y = dot8(q1, k0, d.lo0.y);
+  out.lo1.y = dot8(q1, k1, d.lo1.y);
+  let q2 = queries[2u][c];
+  out.lo0.z = dot8(q2, k0, d.lo0.z);
+  out.lo1.z = dot8(q2, k1, d.lo1.z);
+  let q3 = queries[3u][c];
+  out.lo0.w = dot8(q3, k0, d.lo0.w);
+  out.lo1.w = dot8(q3, k1, d.lo1.w);
+  if (HEADS == 8u) {
+    let q4 = queries[HEADS - 4u][c];
+    out.hi0.x = dot8(q4, k0, d.hi0.x);
+    out.hi1.x = dot8(q4, k1, d.hi1.x);
+    let q5 = queries[HEADS - 3u][c];
+    out.hi0.y = dot8(q5, k0, d.hi0.y);
+    out.hi1.y = dot8(q5, k1, d.hi1.y);
+    let q6 = queries[HEADS - 2u][c];
+    out.hi0.z = dot8(q6, k0, d.hi0.z);
+    out.hi1.z = dot8(q6, k1, d.hi1.z);
+    let q7 = queries[HEADS - 1u][c];
+    out.hi0.w = dot8(q7, k0, d.hi0.w);
+    out.hi1.w = dot8(q7, k1, d.hi1.w);
+  }
+  return out;
+}
+
+fn mac(sum: vec4<f32>, w: f32, v: vec4<f32>) -> vec4<f32> {
+  return fma(vec4<f32>(w), v, sum);
 }
 
 // at is where vector i of head h goes.
@@ -97,31 +218,23 @@ fn at(wg: vec3<u32>, h: u32, i: u32) -> u32 {
   return ((wg.z * p.heads + h) * p.parts + wg.y) * (VECS + 1u) + i;
 }
 
-// finish adds up over the slices what invocations have of two heads, and writes it. All of the workgroup call it.
-fn finish(wg: vec3<u32>, tid: u32, h: u32, heads: u32, over: vec2<f32>, a0: vec4<f32>, b0: vec4<f32>, a1: vec4<f32>, b1: vec4<f32>) {
+// finish adds up over the slices what invocations have of head h of each quad, and writes it. All of the workgroup call it.
+fn finish(wg: vec3<u32>, tid: u32, h0: u32, heads: u32, h: u32, a: vec4<f32>, b: vec4<f32>) {
   workgroupBarrier(); // what was there before has been read
-  room[tid] = a0;
-  room[tid + WG] = b0;
-  room[tid + 2u * WG] = a1;
-  room[tid + 3u * WG] = b1;
+  dots[0u][tid] = a;
+  dots[1u][tid] = b;
   workgroupBarrier(); // the sums of all slices are complete
   let column = tid % OCTETS;
-  let which = tid / OCTETS; // a0, b0, a1, b1
-  if (which < 4u && h + which / 2u < heads) {
+  let quad = tid / OCTETS % QUADS;
+  let side = tid / (OCTETS * QUADS);
+  let head = h0 + 4u * quad + h;
+  if (side < 2u && head < heads) {
     var sum = vec4<f32>(0.0);
     for (var s = 0u; s < SLICES; s += 1u) {
-      sum += room[which * WG + s * OCTETS + column];
+      sum += dots[side][(s * QUADS + quad) * OCTETS + column];
     }
-    partial[at(wg, h + which / 2u, 2u * column + which % 2u)] = sum * select(over.x, over.y, which >= 2u);
+    partial[at(wg, head, 2u * column + side)] = sum;
   }
-}
-
-// ending is what a partition's sums are multiplied by when they are written: one over the total where there is one partition.
-fn ending(total: vec4<f32>) -> vec4<f32> {
-  if (WHOLE == 1u) {
-    return vec4<f32>(1.0) / total;
-  }
-  return vec4<f32>(1.0);
 }
 
 @compute @workgroup_size(WG)
@@ -131,6 +244,7 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
     return;
   }
   let token = tokens[m];
+  let seq = token.w;
   let n = token.y + 1u;
   let per = p.heads / p.kv_heads;
   let groups = (per + HEADS - 1u) / HEADS;
@@ -138,176 +252,185 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
   let first_head = wg.x % groups * HEADS;
   let h0 = g * per + first_head;
   let heads = g * per + min(first_head + HEADS, per); // where this workgroup's heads end
-  for (var i = tid; i < HEADS * VECS; i += WG) {
-    let h = min(h0 + i / VECS, heads - 1u);
-    room[i] = qkv[m * (p.row_stride / 4u) + h * VECS + i % VECS] * p.scale;
+  if (wg.y * PART >= n) { // nothing to do; the same for the whole workgroup
+    if (tid < heads - h0) {
+      partial[at(wg, h0 + tid, VECS)] = vec4<f32>(LOWEST, 0.0, 0.0, 0.0);
+    }
+    return;
+  }
+  // Scores: a lane's octets of two positions, then the sums of a position's four heads.
+  let lane = tid % LANES;
+  let mine = tid / LANES;
+  let position = tid % PART;
+  let own = tid / PART; // quad; past the last one there is nothing to do
+  // Values: an octet of four heads' sums.
+  let column = tid % OCTETS;
+  let quad = tid / OCTETS % QUADS;
+  let slice = tid / (OCTETS * QUADS);
+
+  let begin = wg.y * PART;
+  var k0 = keys_at(seq, min(begin + mine, n - 1u), g, lane);
+  var k1 = keys_at(seq, min(begin + mine + BEYOND, n - 1u), g, lane);
+  for (var i = tid; i < HEADS * OCTETS; i += WG) {
+    let from_q = m * (p.row_stride / 4u) + min(h0 + i / OCTETS, heads - 1u) * VECS + i % OCTETS * 2u;
+    queries[i / OCTETS][i % OCTETS] = Pair(qkv[from_q] * p.scale, qkv[from_q + 1u] * p.scale);
   }
   workgroupBarrier(); // the queries are complete
 
-  let lane = tid % LANES;
-  let mine = tid / LANES; // the position of a round whose scores this invocation helps to compute
-  let column = tid % OCTETS;
-  let slice = tid / OCTETS;
-  // The first 2*PART invocations have a position's weights of four heads each.
-  let quad = tid % 2u;
   var largest = vec4<f32>(LOWEST);
   var total = vec4<f32>(0.0);
   var a0 = vec4<f32>(0.0);
   var a1 = vec4<f32>(0.0);
   var a2 = vec4<f32>(0.0);
   var a3 = vec4<f32>(0.0);
-  var a4 = vec4<f32>(0.0);
-  var a5 = vec4<f32>(0.0);
-  var a6 = vec4<f32>(0.0);
-  var a7 = vec4<f32>(0.0);
   var b0 = vec4<f32>(0.0);
   var b1 = vec4<f32>(0.0);
   var b2 = vec4<f32>(0.0);
   var b3 = vec4<f32>(0.0);
-  var b4 = vec4<f32>(0.0);
-  var b5 = vec4<f32>(0.0);
-  var b6 = vec4<f32>(0.0);
-  var b7 = vec4<f32>(0.0);
-  for (var first = wg.y * PART; first < n; first += p.parts * PART) {
-    let count = min(PART, n - first); // never past the end: whatever lies there may be NaN
-    var lo = vec4<f32>(0.0);
-    var hi = vec4<f32>(0.0);
-    if (mine < count) {
-      let o = kv_octet(token.w, first + mine, g, p.kv_heads, p.max_blocks);
-      for (var i = 0u; i < LANE_OCTETS; i += 1u) { // a constant number of rounds, so that loads need not wait for each other
-        let c = lane + i * LANES;
-        if (OCTETS % LANES == 0u || c < OCTETS) {
-          let k = k_octet(o + c);
-          lo += dots(0u, c, k);
-          if (HEADS == 8u) {
-            hi += dots(4u, c, k);
-          }
-        }
-      }
-      let s = k_scale(o);
-      lo *= s;
-      hi *= s;
+  for (var first = begin; first < n; first += p.parts * PART) {
+    let last = n - 1u - first; // never past the end: whatever lies there may be NaN
+    var values = values_at(seq, first, slice, last, g, column);
+    var d = Dots(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
+    d = add_dots(d, lane, k0.a, k1.a);
+    if (OCTETS > LANES) {
+      d = add_dots(d, lane + LANES, k0.b, k1.b);
     }
-    room[AT_LANES + 2u * tid] = lo;
-    room[AT_LANES + 2u * tid + 1u] = hi;
+    if (OCTETS > 2u * LANES) {
+      d = add_dots(d, lane + 2u * LANES, k0.c, k1.c);
+    }
+    if (OCTETS > 3u * LANES) {
+      d = add_dots(d, lane + 3u * LANES, k0.d, k1.d);
+    }
+    let s0 = k_scale(k0.o);
+    let s1 = k_scale(k1.o);
+    dots[0u][tid] = d.lo0 * s0;
+    dots[QUADS][tid] = d.lo1 * s1;
+    if (HEADS == 8u) {
+      dots[QUADS - 1u][tid] = d.hi0 * s0;
+      dots[2u * QUADS - 1u][tid] = d.hi1 * s1;
+    }
     workgroupBarrier(); // what the lanes found is complete; weights of the round before are no longer needed
-    if (tid < 2u * PART) {
-      let from_lane = AT_LANES + tid / 2u * (2u * LANES) + quad;
-      let score = (room[from_lane] + room[from_lane + 2u]) + (room[from_lane + 4u] + room[from_lane + 6u]);
-      room[AT_SCORES + tid] = select(vec4<f32>(LOWEST), score, tid / 2u < count);
+    var score = vec4<f32>(LOWEST);
+    if (own < QUADS) {
+      // Neighbours begin with different lanes, which lie in different banks.
+      let line = position / BEYOND * QUADS + own;
+      let from_lane = position % BEYOND * LANES;
+      let turn = position % LANES;
+      score = (dots[line][from_lane + turn] + dots[line][from_lane + (turn ^ 1u)])
+            + (dots[line][from_lane + (turn ^ 2u)] + dots[line][from_lane + (turn ^ 3u)]);
+      score = select(vec4<f32>(LOWEST), score, position <= last);
+      scores[own][position / 4u][position % 4u] = score;
     }
     workgroupBarrier(); // the scores are complete
-    var weight = vec4<f32>(0.0);
-    var shrink = vec4<f32>(1.0);
-    if (tid < 2u * PART) {
+    if (own < QUADS) {
+      // All eight that share a group find its largest score; one of them tells.
+      let first_four = position / 8u * 2u;
+      let turn = position / 8u % 2u; // so that neighbouring groups lie in different banks
+      let x = first_four + turn;
+      let y = first_four + (turn ^ 1u);
+      let most_x = max(max(scores[own][x][0], scores[own][x][1]), max(scores[own][x][2], scores[own][x][3]));
+      let most_y = max(max(scores[own][y][0], scores[own][y][1]), max(scores[own][y][2], scores[own][y][3]));
+      if (position % 8u == 0u) {
+        eights[own][position / 8u] = max(most_x, most_y);
+      }
+    }
+    workgroupBarrier(); // the largest of groups are complete; all have read the scores before weights replace them
+    if (own < QUADS) {
       var now = largest;
-      for (var i = 0u; i < PART; i += 4u) {
-        let at = AT_SCORES + 2u * i + quad;
-        now = max(max(now, max(room[at], room[at + 2u])), max(room[at + 4u], room[at + 6u]));
+      for (var i = 0u; i < GROUPS; i += 1u) {
+        now = max(now, eights[own][i]);
       }
-      shrink = exp(largest - now);
+      let shrink = exp(largest - now);
       largest = now;
-      if (tid / 2u < count) {
-        weight = exp(room[AT_SCORES + tid] - now);
-      }
+      let weight = select(vec4<f32>(0.0), exp(score - now), position <= last);
       total = total * shrink + weight;
-    }
-    workgroupBarrier(); // all have read the scores before weights replace them
-    if (tid < 2u * PART) {
-      room[AT_SCORES + tid] = weight;
-    }
-    if (tid < 2u) {
-      room[AT_SHRINK + tid] = shrink;
+      scores[own][position / 4u][position % 4u] = weight;
+      if (position == 0u) {
+        shrinks[own] = shrink;
+      }
     }
     workgroupBarrier(); // the weights are complete
-    let s0 = room[AT_SHRINK];
-    let s1 = room[AT_SHRINK + 1u];
-    a0 *= s0.x;
-    b0 *= s0.x;
-    a1 *= s0.y;
-    b1 *= s0.y;
-    a2 *= s0.z;
-    b2 *= s0.z;
-    a3 *= s0.w;
-    b3 *= s0.w;
-    if (HEADS == 8u) {
-      a4 *= s1.x;
-      b4 *= s1.x;
-      a5 *= s1.y;
-      b5 *= s1.y;
-      a6 *= s1.z;
-      b6 *= s1.z;
-      a7 *= s1.w;
-      b7 *= s1.w;
+    let next = first + p.parts * PART;
+    if (next < n) {
+      k0 = keys_at(seq, min(next + mine, n - 1u), g, lane);
+      k1 = keys_at(seq, min(next + mine + BEYOND, n - 1u), g, lane);
     }
-    if (slice < SLICES) {
-      for (var j = 0u; j < SLICE_PARTS; j += 1u) {
-        // Past the end the last position again, whose weight is 0 there.
-        let i = min(slice + j * SLICES, PART - 1u);
-        let o = kv_octet(token.w, first + min(i, count - 1u), g, p.kv_heads, p.max_blocks);
-        let v = v_octet(o + column);
-        let s = select(0.0, v_scale(o), slice + j * SLICES < PART);
-        let w0 = room[AT_SCORES + 2u * i] * s;
-        a0 += w0.x * v.a;
-        b0 += w0.x * v.b;
-        a1 += w0.y * v.a;
-        b1 += w0.y * v.b;
-        a2 += w0.z * v.a;
-        b2 += w0.z * v.b;
-        a3 += w0.w * v.a;
-        b3 += w0.w * v.b;
-        if (HEADS == 8u) {
-          let w1 = room[AT_SCORES + 2u * i + 1u] * s;
-          a4 += w1.x * v.a;
-          b4 += w1.x * v.b;
-          a5 += w1.y * v.a;
-          b5 += w1.y * v.b;
-          a6 += w1.z * v.a;
-          b6 += w1.z * v.b;
-          a7 += w1.w * v.a;
-          b7 += w1.w * v.b;
-        }
+    let shrink = shrinks[quad];
+    a0 *= shrink.x;
+    b0 *= shrink.x;
+    a1 *= shrink.y;
+    b1 *= shrink.y;
+    a2 *= shrink.z;
+    b2 *= shrink.z;
+    a3 *= shrink.w;
+    b3 *= shrink.w;
+    for (var j = 0u; j < EACH; j += 1u) {
+      let four = slice + j * SLICES;
+      let v = values;
+      if (j + 1u < EACH) {
+        values = values_at(seq, first, four + SLICES, last, g, column);
       }
+      let s = v.scale * select(0.0, 1.0, slice < SLICES && four < FOURS);
+      let w0 = scores[quad][min(four, FOURS - 1u)][0] * s.x; // past the last four nothing
+      let w1 = scores[quad][min(four, FOURS - 1u)][1] * s.y;
+      let w2 = scores[quad][min(four, FOURS - 1u)][2] * s.z;
+      let w3 = scores[quad][min(four, FOURS - 1u)][3] * s.w;
+      let v0 = decode(v.a);
+      let v1 = decode(v.b);
+      let v2 = decode(v.c);
+      let v3 = decode(v.d);
+      a0 = mac(mac(mac(mac(a0, w0.x, v0.a), w1.x, v1.a), w2.x, v2.a), w3.x, v3.a);
+      b0 = mac(mac(mac(mac(b0, w0.x, v0.b), w1.x, v1.b), w2.x, v2.b), w3.x, v3.b);
+      a1 = mac(mac(mac(mac(a1, w0.y, v0.a), w1.y, v1.a), w2.y, v2.a), w3.y, v3.a);
+      b1 = mac(mac(mac(mac(b1, w0.y, v0.b), w1.y, v1.b), w2.y, v2.b), w3.y, v3.b);
+      a2 = mac(mac(mac(mac(a2, w0.z, v0.a), w1.z, v1.a), w2.z, v2.a), w3.z, v3.a);
+      b2 = mac(mac(mac(mac(b2, w0.z, v0.b), w1.z, v1.b), w2.z, v2.b), w3.z, v3.b);
+      a3 = mac(mac(mac(mac(a3, w0.w, v0.a), w1.w, v1.a), w2.w, v2.a), w3.w, v3.a);
+      b3 = mac(mac(mac(mac(b3, w0.w, v0.b), w1.w, v1.b), w2.w, v2.b), w3.w, v3.b);
     }
   }
 
   // The totals of all positions, by eights and then by all.
   workgroupBarrier(); // the weights of the last round have been read
-  if (tid < 2u * PART) {
-    room[AT_SCORES + tid] = total;
-  }
-  if (tid < 2u) {
-    room[AT_SHRINK + tid] = largest;
+  if (own < QUADS) {
+    scores[own][position / 4u][position % 4u] = total;
+    if (position == 0u) {
+      ends[own] = largest;
+    }
   }
   workgroupBarrier(); // the totals of the positions are complete
-  if (tid < 16u) {
-    var sum = vec4<f32>(0.0);
-    for (var i = 0u; i < 8u; i += 1u) {
-      sum += room[AT_SCORES + tid / 2u * 16u + 2u * i + quad];
+  if (tid < GROUPS * QUADS) {
+    let i = tid % GROUPS * 2u;
+    let lo = (scores[tid / GROUPS][i][0] + scores[tid / GROUPS][i][1]) + (scores[tid / GROUPS][i][2] + scores[tid / GROUPS][i][3]);
+    let hi = (scores[tid / GROUPS][i + 1u][0] + scores[tid / GROUPS][i + 1u][1]) + (scores[tid / GROUPS][i + 1u][2] + scores[tid / GROUPS][i + 1u][3]);
+    eights[tid / GROUPS][tid % GROUPS] = lo + hi;
+  }
+  workgroupBarrier(); // the totals of groups are complete
+  var all = vec4<f32>(0.0);
+  for (var i = 0u; i < GROUPS; i += 1u) {
+    all += eights[quad][i];
+  }
+  if (WHOLE == 1u) {
+    let over = vec4<f32>(1.0) / all;
+    a0 *= over.x;
+    b0 *= over.x;
+    a1 *= over.y;
+    b1 *= over.y;
+    a2 *= over.z;
+    b2 *= over.z;
+    a3 *= over.w;
+    b3 *= over.w;
+  } else if (column == 0u && slice == 0u) {
+    let most = ends[quad];
+    let h = h0 + 4u * quad;
+    for (var i = 0u; i < 4u && h + i < heads; i += 1u) {
+      let pair = select(select(vec2<f32>(most.x, all.x), vec2<f32>(most.y, all.y), i == 1u),
+                        select(vec2<f32>(most.z, all.z), vec2<f32>(most.w, all.w), i == 3u), i > 1u);
+      partial[at(wg, h + i, VECS)] = vec4<f32>(pair, 0.0, 0.0);
     }
-    room[AT_LANES + tid] = sum;
   }
-  workgroupBarrier(); // the totals of eight positions each are complete
-  var lo = vec4<f32>(0.0);
-  var hi = vec4<f32>(0.0);
-  for (var i = 0u; i < 8u; i += 1u) {
-    lo += room[AT_LANES + 2u * i];
-    hi += room[AT_LANES + 2u * i + 1u];
-  }
-  if (tid == 0u) {
-    room[AT_TOTAL] = lo;
-    room[AT_TOTAL + 1u] = hi;
-  }
-  workgroupBarrier(); // the totals are complete
-  if (WHOLE == 0u && tid < HEADS && h0 + tid < heads) {
-    partial[at(wg, h0 + tid, VECS)] = vec4<f32>(room[AT_SHRINK + tid / 4u][tid % 4u], room[AT_TOTAL + tid / 4u][tid % 4u], 0.0, 0.0);
-  }
-  let over_lo = ending(lo);
-  finish(wg, tid, h0, heads, over_lo.xy, a0, b0, a1, b1);
-  finish(wg, tid, h0 + 2u, heads, over_lo.zw, a2, b2, a3, b3);
-  if (HEADS == 8u) {
-    let over_hi = ending(hi);
-    finish(wg, tid, h0 + 4u, heads, over_hi.xy, a4, b4, a5, b5);
-    finish(wg, tid, h0 + 6u, heads, over_hi.zw, a6, b6, a7, b7);
-  }
+  finish(wg, tid, h0, heads, 0u, a0, b0);
+  finish(wg, tid, h0, heads, 1u, a1, b1);
+  finish(wg, tid, h0, heads, 2u, a2, b2);
+  finish(wg, tid, h0, heads, 3u, a3, b3);
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math"
+	"slices"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/kernels"
@@ -27,6 +28,13 @@ var longRuns = []attnStep{
 	{{0, 17}},
 	{{5, 20}, {33, 34}, {0, 3}},
 	{{40, 41}, {7, 40}, {0, 1}, {16, 20}},
+}
+
+// mixedRuns have chunks of prompts beside single tokens of few sequences and of many.
+var mixedRuns = []attnStep{
+	{{63, 64}, {0, 1}, {128, 129}, {5, 40}},
+	{{7, 40}, {299, 300}, {40, 60}, {21, 22}},
+	append(slices.Repeat(attnStep{{30, 31}, {257, 258}, {64, 65}}, 30), tokenRun{32, 70}),
 }
 
 // distantRuns has single tokens where loops over all positions would have more rounds than software adapters allow, which they
@@ -74,12 +82,17 @@ type scene struct {
 	want         []float32 // [bucket, heads*d]
 }
 
-// attention adds one step.
+// attention adds one step, for any contexts and for long ones.
 func attention(b *bench, kv quant.KVType, d, kvHeads, group int, step attnStep, surplus int) error {
 	s := b.scene(kv, d, kvHeads, group, step, surplus, b.tokens)
-	s.args.Out = b.outputFloats("attention out", attended, poisonedFloats(len(s.want)), s.want)
-	op, err := b.set.Attention(s.args)
-	return b.run(op, err, s.bucket)
+	for _, long := range []bool{false, true} {
+		s.args.Out = b.outputFloats("attention out", attended, poisonedFloats(len(s.want)), s.want)
+		op, err := b.set.Attention(s.args)
+		if err := b.add(op, err, s.bucket, long); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scene makes one step. The blocks of sequences are shuffled; whatever no sequence has is NaN or nonsense. upload puts the tokens of

@@ -30,6 +30,7 @@ type bench struct {
 type run struct {
 	op   kernels.Op
 	rows int
+	long bool // contexts may be long
 }
 
 // output is one buffer that a kernel writes.
@@ -105,12 +106,14 @@ func (b *bench) outputFloats(name string, tol tolerance, before, want []float32)
 }
 
 // run adds op for a bucket of rows.
-func (b *bench) run(op kernels.Op, err error, rows int) error {
+func (b *bench) run(op kernels.Op, err error, rows int) error { return b.add(op, err, rows, false) }
+
+func (b *bench) add(op kernels.Op, err error, rows int, long bool) error {
 	if b.err != nil {
 		return b.err
 	}
 	if err == nil {
-		b.runs = append(b.runs, run{op, rows})
+		b.runs = append(b.runs, run{op, rows, long})
 	}
 	return err
 }
@@ -125,7 +128,11 @@ func (b *bench) finish(result *Result) error {
 	}
 	var commands []gpu.Command
 	for _, r := range b.runs {
-		commands = append(commands, r.op.Record(r.rows)...)
+		if r.long {
+			commands = append(commands, r.op.RecordLong(r.rows)...)
+		} else {
+			commands = append(commands, r.op.Record(r.rows)...)
+		}
 	}
 	size := int64(0)
 	for _, o := range b.outputs {

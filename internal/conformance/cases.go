@@ -96,18 +96,18 @@ func Run(ctx context.Context, dev gpu.Device, level Level, report func(Result, e
 var (
 	forceMatvec      = kernels.Tuning{Prefer: []string{"matvec 4", "decode"}, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
 	forceMatmul      = kernels.Tuning{Prefer: []string{"matmul", "prefill"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
-	forceGrouped     = kernels.Tuning{Prefer: []string{"grouped"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1024}
-	groupStrides     = kernels.Tuning{Prefer: []string{"grouped"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
-	forceTiled       = kernels.Tuning{Prefer: []string{"tiled"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
+	forceGrouped     = kernels.Tuning{Prefer: []string{"grouped 8x128", "grouped 4x128"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	groupWide        = kernels.Tuning{Prefer: []string{"grouped 4x256"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 64}
+	groupNarrow      = kernels.Tuning{Prefer: []string{"grouped 4x128"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
 	forceStrides     = kernels.Tuning{Prefer: []string{"decode"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
 	serialMatvec     = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
 	serialMatmul     = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
 	serialParts      = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
 	serialBoth       = kernels.Tuning{BarrierFree: true, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
 	uniform          = kernels.Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
+	onePipeline      = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 	shortContexts    = kernels.Tuning{Fuse: true, ShortContext: 128, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
 	shortContexts256 = kernels.Tuning{Fuse: true, ShortContext: 256, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
-	onePipeline      = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
 )
 
 // hasCapability says whether a device has what a case needs, if anything.
@@ -226,11 +226,11 @@ func Cases(level Level) []Case {
 		add("paged_attn_decode_strides"+suffix, &forceStrides, func(b *bench) error {
 			return attentionCase(b, kv, []int{48, 128}, decodeRuns)
 		})
-		small := dims[:len(dims)-1] // the two that follow end at 128
+		small, large := dims[:len(dims)-1], []int{144, dims[len(dims)-1]} // what follows ends at 128, paged_attn_prefill serves the others
 		add("paged_attn_grouped"+suffix, &forceGrouped, func(b *bench) error { return attentionCase(b, kv, small, runs) })
-		add("paged_attn_grouped_whole"+suffix, &groupStrides, func(b *bench) error { return attentionCase(b, kv, []int{48, 128}, decodeRuns) })
-		add("paged_attn_tiled"+suffix, &forceTiled, func(b *bench) error { return attentionCase(b, kv, small, runs) })
-		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
+		add("paged_attn_grouped_wide"+suffix, &groupWide, func(b *bench) error { return attentionCase(b, kv, small, runs) })
+		add("paged_attn_grouped_narrow"+suffix, &groupNarrow, func(b *bench) error { return attentionCase(b, kv, []int{48, 128}, mixedRuns) })
+		add("paged_attn_prefill"+suffix, &forceMatmul, func(b *bench) error { return attentionCase(b, kv, large, runs) })
 		add("paged_attn_serial"+suffix, &serialMatmul, func(b *bench) error { return attentionCase(b, kv, dims, runs) })
 		add("paged_attn_serial_split"+suffix, &serialParts, func(b *bench) error {
 			return attentionCase(b, kv, []int{48, 128}, decodeRuns)

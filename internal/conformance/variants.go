@@ -171,15 +171,12 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		return []wgsl.Consts{{"HEAD_DIM": 16}, {"HEAD_DIM": 128}}
 	case "kv_store":
 		return []wgsl.Consts{{"HEAD_DIM": 128, "KV_TYPE": 1}, {"HEAD_DIM": 128, "KV_TYPE": 0}}
-	case "paged_attn_grouped", "paged_attn_tiled":
+	case "paged_attn_grouped":
 		var list []wgsl.Consts
 		for i, d := range []uint32{16, 48, 80, 128} {
 			for _, kv := range quant.KVTypes() {
-				c := wgsl.Consts{"HEAD_DIM": d, "KV_TYPE": uint32(kv), "HEADS": 4 << (i % 2)}
-				if name == "paged_attn_grouped" {
-					c["WHOLE"] = uint32(i / 2)
-				}
-				list = append(list, c)
+				wg := []uint32{256, 128, 128, 128}[i]
+				list = append(list, wgsl.Consts{"WG": wg, "HEADS": 4 << (i % 2), "HEAD_DIM": d, "KV_TYPE": uint32(kv), "WHOLE": uint32(i / 2)})
 			}
 		}
 		return list

@@ -38,8 +38,7 @@ type attnParams struct {
 const MaxPositions = 1 << 18
 
 // Attention computes causal attention of each row over the positions 0 to its own of its sequence, which must be in the
-// cache already. It has kernels for single tokens, which split contexts, and for many tokens, which share them; rows may belong to any
-// sequences in all. With Tuning.Deterministic one kernel serves all rows, and a context is cut where its positions say.
+// cache already. Rows may belong to any sequences, some to the same; each reads its own context. With Tuning.Deterministic one kernel serves all rows, and a context is cut where its positions say.
 func (s *Set) Attention(a AttentionArgs) (Op, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 		return nil, err
 	}
 	return &op{
-		name: "attention", rows: a.Rows, choose: choose,
+		name: "attention", rows: a.Rows, choose: choose.all, long: choose.long,
 		traffic: func(rows int) int64 { return int64(rows) * int64(8*a.Heads*a.HeadDim+16) },
 	}, nil
 }
@@ -61,10 +60,13 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 // attnBuckets are the numbers of rows up to which one kernel serves; more rows have one more.
 var attnBuckets = []int{4, 16, 64, 128, 256}
 
-// attnChoice gives the dispatches of a bucket.
-func (s *Set) attnChoice(a *AttentionArgs) (func(rows int) []*dispatch, error) {
+// attnDispatches gives the dispatches of a bucket, for any step and for one with long contexts.
+type attnDispatches struct{ all, long func(rows int) []*dispatch }
+
+func (s *Set) attnChoice(a *AttentionArgs) (attnDispatches, error) {
 	if s.tuning.BarrierFree {
-		return s.attnSerial(a)
+		all, err := s.attnSerial(a)
+		return attnDispatches{all, all}, err
 	}
 	s.reserve(s.tuning.attentionScratch(ScratchShape{Rows: a.Rows, Heads: a.Heads, HeadDim: a.HeadDim, MaxBlocks: a.MaxBlocks}))
 	type choice struct {
@@ -91,40 +93,63 @@ func (s *Set) attnChoice(a *AttentionArgs) (func(rows int) []*dispatch, error) {
 		most[name] = top
 		from = top + 1
 	}
-	made := map[string]func(int) []*dispatch{}
+	made := map[string]attnDispatches{}
 	for name, rows := range most {
-		build := map[string]func(*AttentionArgs, int) (func(int) []*dispatch, error){
-			"decode": s.attnDecode, "grouped": s.attnGrouped, "prefill": s.attnPrefill, "tiled": s.attnTiled,
-		}[name]
 		var err error
-		if made[name], err = build(a, rows); err != nil {
-			return nil, err
+		if made[name], err = s.attnKernel(a, name, rows); err != nil {
+			return attnDispatches{}, err
 		}
 	}
-	return func(rows int) []*dispatch {
+	chosen := func(rows int) attnDispatches {
 		for _, c := range choices {
 			if rows <= c.upTo {
-				return made[c.name](rows)
+				return made[c.name]
 			}
 		}
 		panic("BUG: no kernel for the rows of attention")
+	}
+	return attnDispatches{
+		func(rows int) []*dispatch { return chosen(rows).all(rows) },
+		func(rows int) []*dispatch { return chosen(rows).long(rows) },
 	}, nil
 }
 
-// attnOptions lists the kernels that can serve rows rows, the default first. Those for single tokens serve few rows at most.
-func (s *Set) attnOptions(a *AttentionArgs, rows, few int) []string {
-	shared := a.HeadDim <= 128 // the others keep more in workgroup memory than every device has
-	switch {
-	case rows > few && shared:
-		return []string{"tiled", "prefill"}
-	case rows > few:
-		return []string{"prefill"}
-	case !shared:
-		return []string{"decode"}
-	case rows > FusedRows && !s.tuning.Deterministic && a.Heads > a.KVHeads:
-		return []string{"grouped", "decode", "tiled"}
+// attnKernel is the variant name for at most rows rows.
+func (s *Set) attnKernel(a *AttentionArgs, name string, rows int) (d attnDispatches, err error) {
+	switch name {
+	case "decode":
+		d.all, err = s.attnDecode(a, rows)
+	case "prefill":
+		d.all, err = s.attnPrefill(a)
+	default:
+		for _, g := range groupedShapes {
+			if g.String() == name {
+				return s.attnGrouped(a, rows, g)
+			}
+		}
+		panic("BUG: no variant " + name + " of attention")
 	}
-	return []string{"decode", "grouped"}
+	d.long = d.all
+	return d, err
+}
+
+// groupedDim is the largest dimension of heads that paged_attn_grouped serves: for larger ones it would keep more in workgroup memory than
+// every device has.
+const groupedDim = 128
+
+// attnOptions lists the kernels that can serve rows rows, the default first. paged_attn_decode serves few rows at most.
+func (s *Set) attnOptions(a *AttentionArgs, rows, few int) []string {
+	switch {
+	case s.tuning.Deterministic || a.HeadDim > groupedDim && rows <= few:
+		return []string{"decode"}
+	case a.HeadDim > groupedDim:
+		return []string{"prefill"}
+	case rows > few:
+		return a.groupedNames(rows)
+	case a.Heads == a.KVHeads:
+		return append([]string{"decode"}, a.groupedNames(rows)...)
+	}
+	return append(a.groupedNames(rows), "decode")
 }
 
 func (a *AttentionArgs) check() error {

@@ -43,6 +43,8 @@ type Op interface {
 	Name() string
 	// Record is the op's commands for a bucket of rows: any step of at most that many rows. It panics before Compile.
 	Record(rows int) []gpu.Command
+	// RecordLong is Record for steps that have contexts of LongContext positions or more: right for any others too.
+	RecordLong(rows int) []gpu.Command
 	// Traffic is the number of bytes that a step of rows rows must move to and from memory at the least. What depends on
 	// the content of a step, such as the length of contexts, is left out.
 	Traffic(rows int) int64

@@ -21,8 +21,8 @@ var paramsOf = map[string]any{
 	"matmul_tile": tileParams{}, "matmul_lanes": linearParams{}, "sum_parts": sumPartsParams{}, "sum_norm": sumNormParams{},
 	"rope": ropeParams{}, "rope_store": ropeStoreParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
-	"paged_attn_grouped": splitParams{}, "paged_attn_tiled": attnParams{},
-	"paged_attn_reduce": reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
+	"paged_attn_grouped": splitParams{},
+	"paged_attn_reduce":  reduceParams{}, "silu_mul": siluMulParams{}, "gather_rows": gatherRowsParams{},
 	"norm_linear": normLinearParams{}, "qkv_rope_store": qkvParams{},
 	"paged_attn_few": splitParams{}, "paged_attn_join": reduceParams{}, "attn_linear": attnLinearParams{}, "head_argmax": headArgmaxParams{}, "paged_attn_linear": pagedAttnLinearParams{},
 	"qk_norm": qkNormParams{}, "gather_columns": gatherColumnsParams{},
@@ -272,6 +272,24 @@ func TestDecodePartsFitDeviceAndContext(t *testing.T) {
 	} {
 		if got := s.tuning.decodeParts(c.rows, c.heads, c.maxBlocks); got != c.want {
 			t.Errorf("decodeParts(%d, %d, %d) = %d, want %d", c.rows, c.heads, c.maxBlocks, got, c.want)
+		}
+	}
+}
+
+func TestGroupedPartsFitDeviceAndContext(t *testing.T) {
+	tuning := Tuning{Workgroups: 1024}
+	for _, c := range []struct{ rows, heads, maxBlocks, parts, cut int }{
+		{1, 16, 1, 1, 0},      // 16 positions are less than a partition
+		{8, 16, 20, 4, 8},     // 320 positions have five
+		{8, 16, 8192, 16, 8},  // a long context is walked in strides
+		{16, 32, 8192, 8, 16}, //
+		{64, 16, 8192, 4, 16}, // is not split: there are enough workgroups
+	} {
+		if got := tuning.groupedParts(c.rows, c.heads, c.maxBlocks); got != c.parts {
+			t.Errorf("groupedParts(%d, %d, %d) = %d, want %d", c.rows, c.heads, c.maxBlocks, got, c.parts)
+		}
+		if got := tuning.groupedCut(c.rows, c.heads, c.maxBlocks); got != c.cut {
+			t.Errorf("groupedCut(%d, %d, %d) = %d, want %d", c.rows, c.heads, c.maxBlocks, got, c.cut)
 		}
 	}
 }

@@ -42,7 +42,9 @@ func (t Tuning) headScratch(vocab int) int64 {
 func (t Tuning) attentionScratch(s ScratchShape) int64 {
 	if !t.BarrierFree {
 		parts := func(rows int) int { return t.decodeParts(rows, s.Heads, s.MaxBlocks) }
-		return splitScratch(t.decodeMost(s.Rows), s.Heads, s.HeadDim, parts)
+		grouped := func(rows int) int { return t.groupedParts(rows, s.Heads, s.MaxBlocks) }
+		return max(splitScratch(t.decodeMost(s.Rows), s.Heads, s.HeadDim, parts),
+			splitScratch(t.groupedCut(s.Rows, s.Heads, s.MaxBlocks), s.Heads, s.HeadDim, grouped))
 	}
 	_, parts := t.serialParts(s.MaxBlocks)
 	if parts == 1 {

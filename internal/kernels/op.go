@@ -20,6 +20,7 @@ type op struct {
 	name    string
 	rows    int // largest bucket
 	choose  func(rows int) []*dispatch
+	long    func(rows int) []*dispatch // instead of choose in RecordLong, if not nil
 	traffic func(rows int) int64
 }
 
@@ -30,12 +31,22 @@ func (o *op) Name() string { return o.name }
 func (o *op) Traffic(rows int) int64 { return o.traffic(rows) }
 
 // Record implements Op.
-func (o *op) Record(rows int) []gpu.Command {
+func (o *op) Record(rows int) []gpu.Command { return o.record(rows, o.choose) }
+
+// RecordLong implements Op.
+func (o *op) RecordLong(rows int) []gpu.Command {
+	if o.long == nil {
+		return o.Record(rows)
+	}
+	return o.record(rows, o.long)
+}
+
+func (o *op) record(rows int, choose func(rows int) []*dispatch) []gpu.Command {
 	if rows < 1 || rows > o.rows {
 		panic(fmt.Sprintf("BUG: %s recorded for %d rows, built for %d", o.name, rows, o.rows))
 	}
 	var commands []gpu.Command
-	for _, d := range o.choose(rows) {
+	for _, d := range choose(rows) {
 		if d.pipeline.made == nil || d.group == nil {
 			panic("BUG: " + d.pipeline.desc.Label + " recorded before Compile")
 		}

@@ -12,7 +12,7 @@ const prefillQueries = 16
 func invSqrt(d int) float32 { return float32(1 / math.Sqrt(float64(d))) }
 
 // attnPrefill tiles queries.
-func (s *Set) attnPrefill(a *AttentionArgs, _ int) (func(rows int) []*dispatch, error) {
+func (s *Set) attnPrefill(a *AttentionArgs) (func(rows int) []*dispatch, error) {
 	tile := uint32(16)
 	if a.HeadDim > 128 {
 		tile = 8 // keeps workgroup memory under 16 KiB

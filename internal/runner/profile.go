@@ -38,18 +38,18 @@ func (r *Runner) Profile(ctx context.Context, p *sched.Plan) (StepProfile, error
 		return StepProfile{}, err
 	}
 	rows, logits := bucket(p.NumTokens, r.limits.MaxTokens), bucket(p.NumLogits, r.limits.MaxLogits)
-	trunk := r.fwd.Ops(r.fwd.TrunkFor(rows, r.in.longest))
+	key := r.trunkKey(rows)
 	out := StepProfile{Rows: p.NumTokens}
 	var commands []gpu.Command
 	for _, part := range []struct {
 		name string
 		ops  []kernels.Op
-		rows int
-	}{{"trunk", trunk, rows}, {"head", r.fwd.HeadPickOf(logits), logits}} {
-		for _, op := range part.ops {
-			made := op.Record(part.rows)
+		key  trunkKey
+	}{{"trunk", r.fwd.Ops(key.trunk), key}, {"head", r.fwd.HeadPickOf(logits), trunkKey{rows: logits}}} {
+		for i, op := range part.ops {
+			made := r.recordTrunk(part.ops[i:i+1], part.key)
 			commands = append(commands, made...)
-			out.Ops = append(out.Ops, OpProfile{Name: op.Name(), Part: part.name, Dispatches: len(made), Bytes: op.Traffic(part.rows)})
+			out.Ops = append(out.Ops, OpProfile{Name: op.Name(), Part: part.name, Dispatches: len(made), Bytes: op.Traffic(part.key.rows)})
 		}
 	}
 	program, err := r.dev.NewProgram(fmt.Sprintf("profile of %d rows", rows), commands)

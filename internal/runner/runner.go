@@ -77,6 +77,7 @@ type Runner struct {
 type trunkKey struct {
 	rows  int // a bucket
 	trunk model.Trunk
+	split bool // recorded for long contexts though the trunk is for any
 }
 
 type headKey struct {
@@ -171,11 +172,11 @@ func bucket(n, most int) int {
 // trunk gives the program from token ids to hidden states for a bucket of rows, the one that suits the longest context of the inputs
 // that were last written.
 func (r *Runner) trunk(rows int) (gpu.Program, error) {
-	key := trunkKey{rows, r.fwd.TrunkFor(rows, r.in.longest)}
+	key := r.trunkKey(rows)
 	if p := r.trunks[key]; p != nil {
 		return p, nil
 	}
-	cmds := record(nil, r.fwd.Ops(key.trunk), rows)
+	cmds := r.recordTrunk(r.fwd.Ops(key.trunk), key)
 	p, err := r.dev.NewProgram(fmt.Sprintf("trunk of %d rows", rows), cmds)
 	if err == nil {
 		r.trunks[key], r.dispatches[p] = p, dispatches(cmds)
@@ -229,6 +230,23 @@ func dispatches(cmds []gpu.Command) (n int) {
 		}
 	}
 	return n
+}
+
+func (r *Runner) trunkKey(rows int) trunkKey {
+	key := trunkKey{rows: rows, trunk: r.fwd.TrunkFor(rows, r.in.longest)}
+	key.split = key.trunk == model.ManyTrunk && r.set.Splits(rows, r.in.longest)
+	return key
+}
+
+// recordTrunk records ops of a trunk.
+func (r *Runner) recordTrunk(ops []kernels.Op, key trunkKey) (cmds []gpu.Command) {
+	if !key.split && key.trunk != model.LongTrunk {
+		return record(nil, ops, key.rows)
+	}
+	for _, op := range ops {
+		cmds = append(cmds, op.RecordLong(key.rows)...)
+	}
+	return cmds
 }
 
 func record(cmds []gpu.Command, ops []kernels.Op, rows int) []gpu.Command {

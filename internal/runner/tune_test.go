@@ -114,7 +114,7 @@ func (d *brokenVariant) NewBindGroup(label string, layout []gpu.BindingKind, b [
 func TestVariantThatFailsIsLeftOut(t *testing.T) {
 	dev := &brokenVariant{Device: processor(t)}
 	r := openGPUKernels(t, dev, func(*Config) {})
-	dev.broken = "paged_attn_tiled"
+	dev.broken = "paged_attn_decode"
 	list, err := r.Tune(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)

@@ -150,7 +150,7 @@ func pagedAttnDecode(c consts) ([]phase, error) {
 	}), err
 }
 
-// pagedAttnGrouped writes partitions of 64 positions like those of paged_attn_decode, or results.
+// pagedAttnGrouped writes partitions of a position for two invocations like those of paged_attn_decode, or results.
 func pagedAttnGrouped(c consts) ([]phase, error) {
 	whole, err := c.get("WHOLE")
 	if err != nil {
@@ -159,8 +159,12 @@ func pagedAttnGrouped(c consts) ([]phase, error) {
 	if whole == 1 {
 		return pagedAttn(c)
 	}
+	wg, err := c.get("WG")
+	if err != nil {
+		return nil, err
+	}
 	part := maps.Clone(c)
-	part["PART"] = 64
+	part["PART"] = wg / 2
 	return pagedAttnDecode(part)
 }
 

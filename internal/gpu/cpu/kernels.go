@@ -75,7 +75,6 @@ var kernels = map[string]kernel{
 	"paged_attn_decode":  {layout(5, 1), pagedAttnDecode},
 	"paged_attn_reduce":  {layout(1, 1), pagedAttnReduce},
 	"paged_attn_grouped": {layout(5, 1), pagedAttnGrouped},
-	"paged_attn_tiled":   {layout(5, 1), pagedAttn},
 	"norm_linear":        {layout(6, 1), normLinear},
 	"paged_attn_few":     {uniformLayout(5, 1), pagedAttnDecode},
 	"paged_attn_linear":  {uniformLayout(7, 1), pagedAttnLinear},
