@@ -20,14 +20,19 @@ type benchCmd struct {
 	Serve benchServeCmd `cmd:"" help:"Load a running server and measure its answers."`
 }
 
+// Help says where the flags are.
+func (benchCmd) Help() string {
+	return `"pagelight bench MODEL" is "pagelight bench model MODEL". "pagelight bench model --help" and "pagelight bench serve --help" have their flags.`
+}
+
 // benchModelCmd has the flags of llama-bench under the same names where they mean the same.
 type benchModelCmd struct {
 	Model string `arg:"" optional:"" default:"builtin" env:"PAGELIGHT_MODEL" help:"The model: a folder, a file in one, hf:ORG/NAME, builtin, or synthetic:NAME, which may end with /none, /q8 or /q4 instead of --quant."`
 
-	NPrompt     []int `short:"p" name:"n-prompt" default:"512,2048" placeholder:"N,…" group:"Tests" help:"Lengths of prompts, in tokens; 0 is none. Default: 512,2048."`
-	NGen        []int `short:"n" name:"n-gen" default:"128" placeholder:"N,…" group:"Tests" help:"Lengths of single answers; 0 is none. Default: 128."`
-	NDepth      []int `short:"d" name:"n-depth" default:"0,4096" placeholder:"N,…" group:"Tests" help:"Tokens that stand before a single answer. Default: 0,4096."`
-	Batch       []int `short:"b" default:"1,8,32,64,128" placeholder:"N,…" group:"Tests" help:"How many answers at once, of 128 tokens of prompt and 64 new ones each; only these count. 0 is none. Default: 1,8,32,64,128."`
+	NPrompt     []int `short:"p" name:"n-prompt" default:"512,2048" placeholder:"N" group:"Tests" help:"Lengths of prompts, in tokens; 0 is none. Default: 512,2048."`
+	NGen        []int `short:"n" name:"n-gen" default:"128" placeholder:"N" group:"Tests" help:"Lengths of single answers; 0 is none. Default: 128."`
+	NDepth      []int `short:"d" name:"n-depth" default:"0,4096" placeholder:"N" group:"Tests" help:"Tokens that stand before a single answer. Default: 0,4096."`
+	Batch       []int `short:"b" default:"1,8,32,64,128" placeholder:"N" group:"Tests" help:"How many answers at once, of 128 tokens of prompt and 64 new ones each; only these count. 0 is none. Default: 1,8,32,64,128."`
 	Repetitions int   `short:"r" default:"5" placeholder:"N" group:"Tests" help:"Runs of each test, after one that does not count. Default: 5."`
 	Profile     bool  `default:"true" negatable:"" group:"Tests" help:"Measure each kernel and what the device can do, too."`
 
@@ -37,7 +42,7 @@ type benchModelCmd struct {
 
 	Device              string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" group:"Engine" help:"What computes: auto, gpu (any adapter), cpu."`
 	Quant               string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" group:"Engine" help:"Weights: none (as stored), q8 or q4 (every matrix that is not quantized already)."`
-	KV                  []string `name:"kv" enum:"f16,f32,int8" default:"f16" placeholder:"TYPE,…" env:"PAGELIGHT_KV" group:"Engine" help:"How keys and values are cached: f16, f32 or int8, which is approximate; several are measured one after the other. Default: f16."`
+	KV                  []string `name:"kv" enum:"f16,f32,int8" default:"f16" placeholder:"TYPE" env:"PAGELIGHT_KV" group:"Engine" help:"How keys and values are cached: f16, f32 or int8, which is approximate; several are measured one after the other. Default: f16."`
 	GPUMemory           byteSize `name:"gpu-memory" placeholder:"BYTES" env:"PAGELIGHT_GPU_MEMORY" group:"Engine" help:"Budget for weights, cache and scratch (512M, 2G). Default by kind of device: 8G for a GPU, else 4G."`
 	MaxModelLen         modelLen `default:"auto" placeholder:"N" env:"PAGELIGHT_MAX_MODEL_LEN" group:"Engine" help:"Longest prompt and answer together, in tokens; auto is what the tests need, or what fits the memory."`
 	MaxNumBatchedTokens int      `placeholder:"N" env:"PAGELIGHT_MAX_NUM_BATCHED_TOKENS" group:"Engine" help:"Most tokens in one step. Default by kind of device."`
