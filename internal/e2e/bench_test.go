@@ -108,7 +108,7 @@ func TestBenchPage(t *testing.T) {
 	for _, test := range run.Tests {
 		names = append(names, test.Name)
 		s := test.Stages
-		if test.Speed.Min <= 0 || len(test.Speed.Samples) != 1 || s == nil || s.Dispatches <= 0 || s.Submits <= 0 || s.EncodeUS <= 0 || s.HostUS < 0 {
+		if test.Speed.Min <= 0 || len(test.Speed.Samples) != 1 || s == nil || s.Dispatches <= 0 || s.Submits <= 0 || s.EncodeUS < 0 || s.WaitUS <= 0 || s.HostUS < 0 {
 			t.Errorf("%s: %+v, stages %+v", test.Name, test, s)
 		}
 		// No speed of answers that were not compared: each test has cases of its own.
