@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -140,10 +141,14 @@ const groupedDim = 128
 // attnOptions lists the kernels that can serve rows rows, the default first. paged_attn_decode serves few rows at most.
 func (s *Set) attnOptions(a *AttentionArgs, rows, few int) []string {
 	switch {
-	case s.tuning.Deterministic || a.HeadDim > groupedDim && rows <= few:
+	case a.HeadDim > groupedDim && rows <= few:
 		return []string{"decode"}
 	case a.HeadDim > groupedDim:
 		return []string{"prefill"}
+	case s.tuning.Deterministic && a.Heads == a.KVHeads:
+		return []string{"decode"}
+	case s.tuning.Deterministic: // one shape, whatever the rows
+		return a.groupedNames(math.MaxInt)[:1]
 	case rows > few:
 		return a.groupedNames(rows)
 	case a.Heads == a.KVHeads:

@@ -39,8 +39,12 @@ func (a *AttentionArgs) groupedNames(rows int) (list []string) {
 // splitsAt is the largest number of rows whose contexts paged_attn_grouped splits where they are long: more make enough workgroups.
 const splitsAt = 16
 
-// groupedParts is the number of partitions of long contexts: enough workgroups for the device, no more than the context has.
+// groupedParts is the number of partitions of long contexts: enough workgroups for the device, no more than the context has. With
+// Tuning.Deterministic it is constant.
 func (t Tuning) groupedParts(rows, heads, maxBlocks int) int {
+	if t.Deterministic {
+		return fixedParts
+	}
 	const together, most = 8, 16 // heads of a workgroup, partitions
 	want := min(t.Workgroups/2/(rows*ceil(heads, together)), ceil(maxBlocks*BlockSize, decodePart), most)
 	parts := 1
@@ -50,8 +54,11 @@ func (t Tuning) groupedParts(rows, heads, maxBlocks int) int {
 	return parts
 }
 
-// groupedCut is the largest number of rows, rows at most, whose long contexts are split.
+// groupedCut is the largest number of rows, rows at most, whose long contexts are split: all with Tuning.Deterministic.
 func (t Tuning) groupedCut(rows, heads, maxBlocks int) int {
+	if t.Deterministic {
+		return rows
+	}
 	rows = min(rows, splitsAt)
 	for rows >= 1 && t.groupedParts(rows, heads, maxBlocks) == 1 {
 		rows--
@@ -65,10 +72,14 @@ func (s *Set) Splits(rows, positions int) bool {
 }
 
 // attnGrouped reads keys and values once for heads that share them, for at most most rows. Results are written where they are whole,
-// but for long contexts of few rows, which are split like those of attnDecode.
+// but for long contexts of few rows, which are split like those of attnDecode. With Tuning.Deterministic all are.
 func (s *Set) attnGrouped(a *AttentionArgs, most int, g groupedShape) (attnDispatches, error) {
-	whole, err := s.attnWhole(a, most, g)
 	cut := s.tuning.groupedCut(most, a.Heads, a.MaxBlocks)
+	if s.tuning.Deterministic {
+		split, err := s.attnGroupedSplit(a, cut, g)
+		return attnDispatches{split, split}, err
+	}
+	whole, err := s.attnWhole(a, most, g)
 	if err != nil || cut == 0 {
 		return attnDispatches{whole, whole}, err
 	}
@@ -76,18 +87,23 @@ func (s *Set) attnGrouped(a *AttentionArgs, most int, g groupedShape) (attnDispa
 	if g = (groupedShape{4, 128}); a.Heads/a.KVHeads > 4 {
 		g.heads = 8
 	}
-	p, err := s.groupedPipeline(a, g, false)
-	if err != nil {
-		return attnDispatches{}, err
-	}
-	parts := func(rows int) int { return s.tuning.groupedParts(rows, a.Heads, a.MaxBlocks) }
-	split, err := s.attnSplit(a, cut, p, parts, a.groupedGrid(g))
+	split, err := s.attnGroupedSplit(a, cut, g)
 	return attnDispatches{whole, func(rows int) []*dispatch {
 		if rows <= cut {
 			return split(rows)
 		}
 		return whole(rows)
 	}}, err
+}
+
+// attnGroupedSplit splits the contexts of at most most rows.
+func (s *Set) attnGroupedSplit(a *AttentionArgs, most int, g groupedShape) (func(rows int) []*dispatch, error) {
+	p, err := s.groupedPipeline(a, g, false)
+	if err != nil {
+		return nil, err
+	}
+	parts := func(rows int) int { return s.tuning.groupedParts(rows, a.Heads, a.MaxBlocks) }
+	return s.attnSplit(a, most, p, parts, a.groupedGrid(g))
 }
 
 // attnWhole writes results, for at most most rows.
