@@ -80,6 +80,7 @@ type Config struct {
 	MaxBurst int
 
 	Observer Observer       // is told of every step and answer; nil: nobody
+	Breathe  func()         // called now and then while kernels are prepared and measured, from the goroutine that does so; nil: nothing
 	Progress func(Progress) // called while opening, from the goroutine of Open
 	Logger   *slog.Logger   // nil: silent
 }

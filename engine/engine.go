@@ -84,7 +84,7 @@ func (e *Engine) openRunner(ctx context.Context, cfg *Config) (*runner.Runner, e
 	r, err := runner.Open(ctx, e.dev, e.src, runner.Config{
 		KV: kvTypes[cfg.KV], Budget: budget, MaxModelLen: cfg.MaxModelLen, MaxTokens: cfg.MaxBatchedTokens,
 		MaxLogits: max(cfg.MaxSeqs, cfg.LogitRows), MaxSeqs: cfg.MaxSeqs, NumTokens: e.numTokens,
-		Deterministic: cfg.Deterministic, Choices: cfg.Choices, Prefer: cfg.Prefer,
+		Deterministic: cfg.Deterministic, Choices: cfg.Choices, Prefer: cfg.Prefer, Breathe: cfg.Breathe,
 		Progress: func(phase string, done, total int64, name string) {
 			cfg.Progress(Progress{Phase(phase), done, total, name})
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -42,6 +43,8 @@ type loop struct {
 
 	inbox   chan []*job      // new work: the answers of a request
 	calls   chan func(*loop) // what is to run on this goroutine while there is no other work
+	waiting atomic.Int32     // requests that wait to be taken from inbox
+	wanted  chan struct{}    // has a token when a request came while calls ran
 	quit    chan struct{}    // closed by Close
 	stopped chan struct{}    // closed when the goroutine has ended
 
@@ -59,7 +62,7 @@ type loop struct {
 func newLoop(exec executor, s *sched.Scheduler, pool *kvcache.Pool, log *slog.Logger, observer Observer) *loop {
 	return &loop{
 		exec: exec, sched: s, pool: pool, log: log, observer: observer,
-		inbox: make(chan []*job), calls: make(chan func(*loop)), quit: make(chan struct{}), stopped: make(chan struct{}),
+		inbox: make(chan []*job), calls: make(chan func(*loop)), wanted: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}),
 		jobs: map[*sched.Sequence]*job{}, bursts: bursts{time: burstTime},
 	}
 }
@@ -68,6 +71,12 @@ func newLoop(exec executor, s *sched.Scheduler, pool *kvcache.Pool, log *slog.Lo
 func (l *loop) submit(jobs []*job) error {
 	g := jobs[0].group
 	g.submitted = time.Now()
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
+	select {
+	case l.wanted <- struct{}{}:
+	default: // it is known already
+	}
 	select {
 	case l.inbox <- jobs:
 		return nil

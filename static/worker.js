@@ -6,7 +6,7 @@
 "use strict";
 {
   // Where the Content-Security-Policy asks for trusted types, a script's address must come from a policy that it names.
-  const scripts = ["dist/wasm_exec.js", "gpu.js", "fetch.js", "ranges.js"];
+  const scripts = ["dist/wasm_exec.js", "gpu.js", "fetch.js", "ranges.js", "tuning.js"];
   const policy = globalThis.trustedTypes?.createPolicy("pagelight", {
     createScriptURL: (url) => {
       if (!scripts.includes(url)) throw new TypeError("not a script of the engine");

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type loadFields struct {
 		MaxSeqs       int      `json:"max_seqs"`
 		NoPrefixCache bool     `json:"no_prefix_cache"`
 		Prefer        []string `json:"prefer"` // variants of kernels
+		Tuning        string   `json:"tuning"` // "auto" or "off"
 	} `json:"options"`
 }
 
@@ -69,6 +71,9 @@ func (w *worker) load(ctx context.Context, id string, f loadFields) error {
 		return err
 	}
 	go w.watch(m)
+	if m.tuningKey != "" {
+		go w.tuneWhenIdle(m)
+	}
 	w.say(readyMessage{simpleMessage{"ready", id}, m.Info(), m.Config().VocabSize})
 	return nil
 }
@@ -114,7 +119,7 @@ func (w *worker) watch(m *model) {
 
 // open puts a model on a device. prepare, which may be nil, has a last word on the configuration when device and source are in it.
 func (w *worker) open(ctx context.Context, id string, f loadFields, prepare func(*engine.Config)) (*model, error) {
-	if err := checkDevice(f.Options.Device); err != nil {
+	if err := cmp.Or(checkDevice(f.Options.Device), checkTuning(f.Options.Tuning)); err != nil {
 		return nil, err
 	}
 	report := &reporter{w: w, id: id}
@@ -129,9 +134,16 @@ func (w *worker) open(ctx context.Context, id string, f loadFields, prepare func
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}
+	m := &model{closed: make(chan struct{})}
+	var known engine.Tuning
+	if f.Options.Tuning != tuningOff && tunes(dev.Info()) {
+		m.tuningKey = tuningKey(dev)
+		known = w.readTuning(ctx, m.tuningKey)
+	}
 	cfg := engine.Config{
 		Device: dev, Source: src, KV: f.Options.KV, GPUMemory: f.Options.GPUMemory, MaxModelLen: f.Options.MaxModelLen,
 		LogitRows: f.Options.LogitRows, MaxSeqs: f.Options.MaxSeqs, NoPrefixCache: f.Options.NoPrefixCache, Prefer: f.Options.Prefer,
+		Choices: known.Choices, Breathe: report.breathe,
 		Progress: func(p engine.Progress) {
 			// Files are fetched while others are uploaded; the page is told of one thing at a time.
 			if p.Phase != engine.PhaseUpload || coming == nil || coming.complete() {
@@ -143,14 +155,14 @@ func (w *worker) open(ctx context.Context, id string, f loadFields, prepare func
 	if prepare != nil {
 		prepare(&cfg)
 	}
-	eng, err := engine.Open(ctx, cfg)
-	if err != nil {
+	if m.Engine, err = engine.Open(ctx, cfg); err != nil {
 		return nil, err
 	}
 	if coming != nil && !coming.kept() {
 		notes = append(notes, "the browser does not keep this model for next time: storage is full or private, or the server does not say when a file changes")
 	}
-	return &model{Engine: eng, notes: notes, closed: make(chan struct{})}, nil
+	m.notes, m.known = notes, known
+	return m, nil
 }
 
 // reporter sends progress, at most every 50 ms within a phase. It is used by callbacks and by the goroutine of Open, which
@@ -187,6 +199,8 @@ const (
 	codeInsecure   = "insecure_origin"
 	codeBadModel   = "bad_model"   // what was read cannot be loaded
 	codeNotAModel  = "not_a_model" // nor was it meant to be
+
+	codeNothingToTune = "nothing_to_tune"
 )
 
 // wireError gives the errors of the worker's own messages their codes; the rest is left to internal/openai.
@@ -238,6 +252,17 @@ func checkDevice(name string) error {
 		return nil
 	}
 	return openai.NewError(400, openai.CodeInvalidValue, "options.device", fmt.Sprintf("'options.device' must be auto, gpu or cpu, not %.40q", name))
+}
+
+// tuningOff has kernels neither measured nor chosen by what was measured.
+const tuningOff = "off"
+
+func checkTuning(name string) error {
+	switch name {
+	case "", "auto", tuningOff:
+		return nil
+	}
+	return openai.NewError(400, openai.CodeInvalidValue, "options.tuning", fmt.Sprintf("'options.tuning' must be auto or off, not %.40q", name))
 }
 
 // policyFor is how the matrices of a model are to be stored; nil leaves them as they are.

@@ -42,13 +42,17 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	storage := js.Global().Get("pagelightTuning")
+	if storage.Type() != js.TypeObject {
+		return fmt.Errorf("tuning.js is not loaded")
+	}
 	var in inbox
 	in.wake = make(chan struct{}, 1)
 	receive := js.FuncOf(func(_ js.Value, args []js.Value) any {
 		in.put(args[0].String())
 		return nil
 	})
-	w := newWorker(context.Background(), fetch, ranges, bridge.Get("send"))
+	w := newWorker(context.Background(), fetch, ranges, storage, bridge.Get("send"))
 	bridge.Call("start", receive)
 	for {
 		w.handle(in.take())
@@ -95,6 +99,8 @@ const (
 	typeConformance = "conformance"
 	typeLogits      = "logits"
 	typeBench       = "bench"
+	typeTune        = "tune"
+	typeTuned       = "tuned"
 )
 
 // handle acts on one message and does not wait for what it starts. That pings come this way shows that goroutines run.
@@ -119,6 +125,8 @@ func (w *worker) handle(text string) {
 		start(w, m.ID, text, w.logits)
 	case typeBench:
 		start(w, m.ID, text, w.bench)
+	case typeTune:
+		start(w, m.ID, text, w.tuneNow)
 	case openai.TypeCancel:
 		if !w.tasks.cancel(m.ID) {
 			w.session.Handle(m)

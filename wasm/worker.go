@@ -23,6 +23,7 @@ type worker struct {
 	ctx     context.Context
 	fetch   *fetcher
 	ranges  *ranges
+	storage js.Value // tuning.js
 	session *openai.Session
 	tasks   tasks
 
@@ -42,6 +43,10 @@ type model struct {
 	*engine.Engine
 	notes  []string
 	closed chan struct{} // closed before the engine is, so that its end is not taken for a loss
+
+	tuning    sync.Mutex    // held while kernels are measured
+	tuningKey string        // of what is kept about the adapter; "" where nothing is to be measured
+	known     engine.Tuning // what was kept when the model was opened
 }
 
 // Info is the engine's, with what the worker has to say.
@@ -51,8 +56,8 @@ func (m *model) Info() engine.Info {
 	return info
 }
 
-func newWorker(ctx context.Context, fetch *fetcher, ranges *ranges, out js.Value) *worker {
-	w := &worker{ctx: ctx, fetch: fetch, ranges: ranges, out: out, tasks: tasks{running: map[string]context.CancelFunc{}}}
+func newWorker(ctx context.Context, fetch *fetcher, ranges *ranges, storage, out js.Value) *worker {
+	w := &worker{ctx: ctx, fetch: fetch, ranges: ranges, storage: storage, out: out, tasks: tasks{running: map[string]context.CancelFunc{}}}
 	w.session = openai.NewSession(ctx, openai.SessionConfig{Engine: w.engine, Send: w.send, Place: "tab"})
 	return w
 }

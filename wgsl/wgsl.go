@@ -10,7 +10,9 @@
 package wgsl
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,6 +86,24 @@ func WithSubgroups(libs []string) (list []string, ok bool) {
 		list = append(list, lib)
 	}
 	return list, ok
+}
+
+// Hash names the text of all files.
+func Hash() string {
+	sum := sha256.New()
+	list, err := files.ReadDir(".")
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	for _, f := range list {
+		data, err := files.ReadFile(f.Name())
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		fmt.Fprintln(sum, f.Name(), len(data))
+		sum.Write(data)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // text is one file as it is on disk.

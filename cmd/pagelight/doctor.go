@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pagelight/pagelight/engine"
@@ -54,10 +55,17 @@ type placement struct {
 type deviceReport struct {
 	Adapter gpu.Info     `json:"adapter"`
 	Limits  *gpu.Limits  `json:"limits,omitempty"`
+	Has     []capability `json:"capabilities,omitempty"`
 	Tests   []testReport `json:"self_test,omitempty"`
 	Passed  int          `json:"passed"`
 	Failed  int          `json:"failed"`
 	Error   string       `json:"error,omitempty"`
+}
+
+// capability is something beyond the portable subset of WebGPU, and whether the device has it.
+type capability struct {
+	engine.Capability
+	Has bool `json:"has"`
 }
 
 type testReport struct {
@@ -159,6 +167,9 @@ func (d *diagnosis) add(a *app, c *doctorCmd, info gpu.Info, open func() (gpu.De
 		defer dev.Close()
 		limits := dev.Limits()
 		r.Adapter, r.Limits = dev.Info(), &limits
+		for _, c := range engine.Capabilities() {
+			r.Has = append(r.Has, capability{c, c.Has(r.Adapter)})
+		}
 		if !c.JSON {
 			printDevice(a, &r)
 		}
@@ -182,6 +193,13 @@ func printDevice(a *app, r *deviceReport) {
 		byteSize(l.MaxBufferSize), byteSize(l.MaxStorageBinding), byteSize(l.MaxWorkgroupMemory), l.MaxInvocations)
 	if len(i.Features) > 0 {
 		fmt.Fprintf(a.stdout, "  features %v\n", i.Features)
+	}
+	for _, c := range r.Has {
+		has := "has no"
+		if c.Has {
+			has = "has"
+		}
+		fmt.Fprintf(a.stdout, "  %s %s (%s): variants of %s\n", has, c.Name, strings.Join(c.Features, ", "), strings.Join(c.Kernels, ", "))
 	}
 	if i.BarrierFree {
 		fmt.Fprintln(a.stdout, "  runs on the processor: kernels without barriers are used")

@@ -15,19 +15,6 @@ import (
 	"github.com/pagelight/pagelight/internal/gpu"
 )
 
-// tuningVersion is that of the file of choices.
-const tuningVersion = 1
-
-// maxTuningBytes bounds such a file.
-const maxTuningBytes = 1 << 20
-
-// tuning is the file of the choices for one adapter: those of all models that were measured on it.
-type tuning struct {
-	Version int               `json:"version"`
-	Adapter string            `json:"adapter"` // for people
-	Choices map[string]string `json:"choices"`
-}
-
 // TuningFile is where choices for a device lie: PAGELIGHT_TUNING, a folder, or "pagelight/tuning" in the user's cache.
 func TuningFile(dev gpu.Device) (string, error) {
 	dir := os.Getenv("PAGELIGHT_TUNING")
@@ -64,41 +51,28 @@ func loadChoices(dev gpu.Device, log *slog.Logger) map[string]string {
 	return t.Choices
 }
 
-func readTuning(file string) (t tuning, err error) {
+func readTuning(file string) (t engine.Tuning, err error) {
 	st, err := os.Stat(file)
 	if err != nil {
 		return t, err
 	}
-	if st.Size() > maxTuningBytes {
-		return t, fmt.Errorf("has %d bytes, more than %d", st.Size(), maxTuningBytes)
+	if st.Size() > engine.MaxTuningBytes {
+		return t, fmt.Errorf("has %d bytes, more than %d", st.Size(), engine.MaxTuningBytes)
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return t, err
 	}
-	if err := json.Unmarshal(raw, &t); err != nil {
-		return t, err
-	}
-	if t.Version != tuningVersion {
-		return t, fmt.Errorf("is of version %d, not %d", t.Version, tuningVersion)
-	}
-	return t, nil
+	return engine.ParseTuning(raw)
 }
 
 // saveChoices adds what was measured to the file. It is replaced as a whole, so that no reader sees half of it.
 func saveChoices(file, adapter string, list []engine.Measured) error {
 	t, err := readTuning(file)
-	if err != nil || t.Choices == nil {
-		t.Choices = map[string]string{}
+	if err != nil {
+		t = engine.Tuning{}
 	}
-	t.Version, t.Adapter = tuningVersion, adapter
-	chosen := engine.Choices(list)
-	for _, m := range list {
-		delete(t.Choices, m.Key)
-		if v, ok := chosen[m.Key]; ok {
-			t.Choices[m.Key] = v
-		}
-	}
+	t.Add(adapter, list)
 	raw, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
 		return err

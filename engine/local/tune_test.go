@@ -85,7 +85,7 @@ func TestChoicesAreKeptByAdapter(t *testing.T) {
 	if said.Len() > 0 {
 		t.Errorf("so far nothing was wrong, and yet: %s", &said)
 	}
-	for _, broken := range []string{"", "{", `{"version":2,"choices":{"a":"fast"}}`, strings.Repeat(" ", maxTuningBytes+1)} {
+	for _, broken := range []string{"", "{", `{"version":2,"choices":{"a":"fast"}}`, strings.Repeat(" ", engine.MaxTuningBytes+1)} {
 		if err := os.WriteFile(file, []byte(broken), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func WorkerFiles(t testing.TB) fstest.MapFS {
 		}
 		files[name] = &fstest.MapFile{Data: data}
 	}
-	for _, name := range []string{"worker.js", "gpu.js", "fetch.js", "ranges.js"} {
+	for _, name := range []string{"worker.js", "gpu.js", "fetch.js", "ranges.js", "tuning.js"} {
 		data, err := os.ReadFile(filepath.Join(Root(t), "static", name))
 		if err != nil {
 			t.Fatal(err)

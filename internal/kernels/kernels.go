@@ -122,6 +122,9 @@ func TuningFor(info gpu.Info) Tuning {
 
 // Set makes and owns ops. Like the Device, it is used by one goroutine at a time.
 type Set struct {
+	// Breathe, if not nil, is called now and then while ops are built and measured: where there is one thread, others get their turn.
+	Breathe func()
+
 	dev    gpu.Device
 	limits gpu.Limits
 	tuning Tuning
@@ -187,6 +190,12 @@ func (s *Set) choose(key string, rows int, variants ...string) string {
 
 // Choosable lists the variants of the ops built so far, by key, the default first.
 func (s *Set) Choosable() map[string][]string { return maps.Clone(s.choosable) }
+
+func (s *Set) breathe() {
+	if s.Breathe != nil {
+		s.Breathe()
+	}
+}
 
 // Fuses says whether steps of few rows should use the kernels that do several layers' work. They sum in another order than those
 // for more rows.
@@ -317,7 +326,9 @@ func (s *Set) Release() {
 	if s.dummy != nil {
 		s.dummy.Release()
 	}
+	breathe := s.Breathe
 	*s = *NewTuned(s.dev, s.tuning)
+	s.Breathe = breathe
 }
 
 // pipeline is one specialised kernel, compiled or not.
@@ -399,6 +410,7 @@ func (s *Set) bind(p *pipeline, params any, step gpu.Binding, buffers ...gpu.Buf
 
 // bindRanges is bind with ranges of buffers.
 func (s *Set) bindRanges(p *pipeline, params any, step gpu.Binding, ranges ...gpu.Binding) (gpu.BindGroup, error) {
+	s.breathe()
 	name := p.desc.Kernel
 	if step.Buffer == nil || step.Offset%slotBytes != 0 || step.Buffer.Size() < step.Offset+StepBytes {
 		return nil, fmt.Errorf("kernels: %s: Step needs %d bytes at an offset that is a multiple of %d", name, StepBytes, slotBytes)

@@ -3,8 +3,6 @@ package kernels
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,11 +63,22 @@ type Tuner struct {
 	Time func(ctx context.Context, p gpu.Program) (time.Duration, error)
 	// Budget is how long all may take; choices not looked at by then keep their defaults. 0: any time.
 	Budget time.Duration
+	// Only says which choices are measured, by key and the rows of the largest step that they are made for; nil: all.
+	Only func(key string, rows int) bool
+	// Bytes is how much of each buffer is filled and compared, 0: tuneBytes.
+	Bytes int64
+
+	found []Measured    // so far
+	spent time.Duration // so far
 }
 
 const (
-	// tuneGain is how much faster than the default a variant has to be: less is noise, and the default is what was tested most.
-	tuneGain = 0.97
+	// tuneRounds is how often a variant and the default are timed in turn. It has to be faster each time, which noise alone brings about once
+	// in 2^tuneRounds, and tuneGain of the time by their medians: the default is what was tested most.
+	tuneRounds = 9
+	tuneGain   = 0.99
+	// tuneBest is how many variants, the fastest at a first look, may try so.
+	tuneBest = 2
 	// tuneBytes is how much of an output is compared.
 	tuneBytes = 1 << 20
 	// tuneTolerance is the largest difference of a value, in parts of the largest: variants sum in other orders.
@@ -78,71 +87,156 @@ const (
 	tuneHalf = 4e-3
 )
 
-// Run measures the choices of which there are two variants or more, those that take the longest first.
+// Run measures the choices of which there are two variants or more, those that take the longest first. When ctx ends it returns its
+// error soon and may be called again: it goes on with the choice that it was at.
 func (t *Tuner) Run(ctx context.Context) (list []Measured, err error) {
 	s := t.Set
 	if s.tuning.Deterministic || s.tuning.BarrierFree {
 		return nil, nil
 	}
 	start := time.Now()
+	defer func() { t.spent += time.Since(start) }()
 	choices := s.tuning.Choices
 	s.trying = true
 	defer func() { s.tuning.Choices, s.trying = choices, false }()
-	back, err := s.dev.NewBuffer("tuner", tuneBytes, gpu.UsageMapRead|gpu.UsageCopyDst)
+	back, err := s.dev.NewBuffer("tuner", t.bytes(), gpu.UsageMapRead|gpu.UsageCopyDst)
 	if err != nil {
 		return nil, fmt.Errorf("kernels: tune: %w", err)
 	}
 	defer back.Release()
-	type known struct {
-		key  string
-		took time.Duration
+	order, err := t.order(ctx, back)
+	if err != nil {
+		return t.found, err
 	}
-	var order []known
-	for _, key := range slices.Sorted(maps.Keys(s.choosable)) {
-		if len(s.choosable[key]) < 2 || len(s.trials[key]) == 0 {
-			continue
-		}
-		first := t.try(ctx, back, key, s.choosable[key][0])
-		if first.err != nil {
-			return nil, fmt.Errorf("kernels: tune: %s: %s: %w", key, s.choosable[key][0], first.err)
-		}
-		order = append(order, known{key, first.took})
-	}
-	slices.SortStableFunc(order, func(a, b known) int { return cmp.Compare(b.took, a.took) })
 	for _, k := range order {
-		if t.Budget > 0 && time.Since(start) > t.Budget {
+		if t.Budget > 0 && t.spent+time.Since(start) > t.Budget {
 			break
 		}
-		variants := s.choosable[k.key]
-		first := t.try(ctx, back, k.key, variants[0]) // again: what other ops left in the cache is now the same for all variants
-		if first.err != nil {
-			return list, fmt.Errorf("kernels: tune: %s: %s: %w", k.key, variants[0], first.err)
+		m, err := t.measure(ctx, back, k.key, k.took)
+		if err != nil {
+			return t.found, err
 		}
-		m := Measured{Key: k.key, Default: variants[0], Chosen: variants[0], Times: map[string]time.Duration{variants[0]: first.took}}
-		best := time.Duration(float64(min(first.took, k.took)) * tuneGain)
-		for _, v := range variants[1:] {
-			r := t.try(ctx, back, k.key, v)
-			if r.err == nil {
-				r.err = first.differs(r)
-			}
-			if err := errors.Join(ctx.Err(), s.dev.Err()); err != nil {
-				return list, err
-			}
-			if r.err != nil {
-				if m.Rejected == nil {
-					m.Rejected = map[string]string{}
-				}
-				m.Rejected[v] = r.err.Error()
-				continue
-			}
-			if m.Times[v] = r.took; r.took < best {
-				m.Chosen, best = v, r.took
-			}
-		}
-		list = append(list, m)
+		t.found = append(t.found, m)
 	}
-	return list, nil
+	return t.found, nil
 }
+
+// Choices are the keys that Run would measure, if its budget allows.
+func (t *Tuner) Choices() (keys []string) {
+	s := t.Set
+	for _, key := range slices.Sorted(maps.Keys(s.choosable)) {
+		if len(s.choosable[key]) < 2 || len(s.trials[key]) == 0 || t.Only != nil && !t.Only(key, s.trials[key][0].rows[key]) {
+			continue
+		}
+		if !slices.ContainsFunc(t.found, func(m Measured) bool { return m.Key == key }) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// timed is a choice and what its default takes.
+type timed struct {
+	key  string
+	took time.Duration
+}
+
+// order times the defaults and gives the choices by that, the longest first.
+func (t *Tuner) order(ctx context.Context, back gpu.Buffer) (order []timed, err error) {
+	for _, key := range t.Choices() {
+		first := t.try(ctx, back, key, t.Set.choosable[key][0])
+		if err := errors.Join(ctx.Err(), t.Set.dev.Err()); err != nil {
+			return nil, err
+		}
+		if first.err != nil {
+			return nil, fmt.Errorf("kernels: tune: %s: %s: %w", key, t.Set.choosable[key][0], first.err)
+		}
+		order = append(order, timed{key, first.took})
+	}
+	slices.SortStableFunc(order, func(a, b timed) int { return cmp.Compare(b.took, a.took) })
+	return order, nil
+}
+
+// measure times the variants of one choice, whose default once took some time, and lets the fastest of them compete with the default.
+func (t *Tuner) measure(ctx context.Context, back gpu.Buffer, key string, once time.Duration) (m Measured, err error) {
+	variants := t.Set.choosable[key]
+	m = Measured{Key: key, Default: variants[0], Chosen: variants[0], Times: map[string]time.Duration{}}
+	var first result
+	for i, v := range variants {
+		r := t.try(ctx, back, key, v)
+		if err := errors.Join(ctx.Err(), t.Set.dev.Err()); err != nil {
+			return m, err
+		}
+		if i == 0 { // again: what other ops left in the cache is now the same for all variants
+			if r.err != nil {
+				return m, fmt.Errorf("kernels: tune: %s: %s: %w", key, v, r.err)
+			}
+			first, r.took = r, min(r.took, once)
+		} else if r.err == nil {
+			r.err = first.differs(r)
+		}
+		if r.err != nil {
+			if m.Rejected == nil {
+				m.Rejected = map[string]string{}
+			}
+			m.Rejected[v] = r.err.Error()
+			continue
+		}
+		m.Times[v] = r.took
+	}
+	fastest := slices.DeleteFunc(slices.Clone(variants), func(v string) bool {
+		took, ok := m.Times[v]
+		return !ok || took >= m.Times[m.Default]
+	})
+	slices.SortStableFunc(fastest, func(a, b string) int { return cmp.Compare(m.Times[a], m.Times[b]) })
+	for _, v := range fastest[:min(tuneBest, len(fastest))] {
+		faster, err := t.compete(ctx, key, m.Default, v, m.Times)
+		if err := errors.Join(ctx.Err(), t.Set.dev.Err(), err); err != nil {
+			return m, err
+		}
+		if faster {
+			m.Chosen = v
+			break
+		}
+	}
+	return m, nil
+}
+
+// compete times two variants in turn and says whether v is faster than the default beyond doubt; times gets their medians then.
+func (t *Tuner) compete(ctx context.Context, key, byDefault, v string, times map[string]time.Duration) (faster bool, err error) {
+	a, err := t.build(ctx, key, byDefault)
+	if err != nil {
+		return false, err
+	}
+	defer a.release()
+	b, err := t.build(ctx, key, v)
+	if err != nil {
+		return false, err
+	}
+	defer b.release()
+	faster = true
+	var of [2][]time.Duration
+	for range tuneRounds {
+		for i, p := range [2]gpu.Program{a.all, b.all} {
+			took, err := t.Time(ctx, p)
+			if err != nil {
+				return false, err
+			}
+			of[i] = append(of[i], took)
+		}
+		faster = faster && of[1][len(of[1])-1] < of[0][len(of[0])-1]
+		if !faster {
+			return false, nil
+		}
+	}
+	for i, name := range [2]string{byDefault, v} {
+		slices.Sort(of[i])
+		times[name] = of[i][tuneRounds/2]
+	}
+	return float64(times[v]) <= tuneGain*float64(times[byDefault]), nil
+}
+
+func (t *Tuner) bytes() int64 { return cmp.Or(t.Bytes, tuneBytes) }
 
 // result is what became of a variant.
 type result struct {
@@ -157,35 +251,76 @@ type output struct {
 	half bool // f16, else f32
 }
 
-// try builds the ops that a choice belongs to with a variant, runs each by itself over inputs that are the same every time, keeps
-// what the first one writes, and times all of them together.
-func (t *Tuner) try(ctx context.Context, back gpu.Buffer, key, variant string) (r result) {
+// built is what a variant is tried with.
+type built struct {
+	ops    []Op
+	all    gpu.Program // of all ops
+	groups []gpu.BindGroup
+}
+
+func (b *built) release() {
+	if b.all != nil {
+		b.all.Release()
+	}
+	for _, g := range b.groups {
+		g.Release()
+	}
+}
+
+// build makes the ops that a choice belongs to with a variant, and writes what they read beside activations.
+func (t *Tuner) build(ctx context.Context, key, variant string) (b *built, err error) {
 	s := t.Set
 	s.tuning.Choices = map[string]string{key: variant}
-	var ops []Op
+	b = &built{}
+	kept := len(s.groups)
+	defer func() {
+		b.groups = slices.Clone(s.groups[kept:])
+		s.groups = s.groups[:kept]
+		if err != nil {
+			s.discard()
+			b.release()
+		}
+	}()
 	for _, tr := range s.trials[key] {
 		op, err := tr.again()
 		if err != nil {
-			return result{err: err}
+			return b, err
 		}
-		ops = append(ops, op)
+		b.ops = append(b.ops, op)
 	}
 	if err := s.Compile(ctx, nil); err != nil {
-		s.discard()
-		return result{err: err}
+		return b, err
 	}
 	first := s.trials[key][0]
 	rows := first.rows[key]
 	if err := t.Prepare(rows, first.positions); err != nil {
+		return b, err
+	}
+	var commands []gpu.Command
+	for _, op := range b.ops {
+		commands = append(commands, op.Record(rows)...)
+	}
+	b.all, err = s.dev.NewProgram("tune "+key, commands)
+	return b, err
+}
+
+// try runs the ops of a variant, each by itself over inputs that are the same every time, keeps what the first one writes, and
+// times all of them together.
+func (t *Tuner) try(ctx context.Context, back gpu.Buffer, key, variant string) (r result) {
+	s := t.Set
+	b, err := t.build(ctx, key, variant)
+	if err != nil {
 		return result{err: err}
 	}
+	defer b.release()
+	first := s.trials[key][0]
 	fill := rand.New(rand.NewPCG(1, 2))
-	for _, b := range slices.Concat(first.in, first.out) {
-		if err := t.fill(b, fill); err != nil {
+	for _, buf := range slices.Concat(first.in, first.out) {
+		if err := t.fill(buf, fill); err != nil {
 			return result{err: err}
 		}
 	}
-	single, err := s.dev.NewProgram("tune "+key, ops[0].Record(rows))
+	single, err := s.dev.NewProgram("tune "+key, b.ops[0].Record(first.rows[key]))
 	if err != nil {
 		return result{err: err}
 	}
@@ -196,22 +331,14 @@ func (t *Tuner) try(ctx context.Context, back gpu.Buffer, key, variant string) (
 	if r.outputs, err = t.read(ctx, back, first); err != nil {
 		return result{err: err}
 	}
-	var commands []gpu.Command
-	for _, op := range ops {
-		commands = append(commands, op.Record(rows)...)
-	}
-	all, err := s.dev.NewProgram("tune "+key, commands)
-	if err != nil {
-		return result{err: err}
-	}
-	defer all.Release()
-	r.took, r.err = t.Time(ctx, all)
+	r.took, r.err = t.Time(ctx, b.all)
 	return r
 }
 
-// fill writes numbers between -1 and 1 to the first tuneBytes of b and zeros to nothing: what lies beyond is compared nowhere.
+// fill writes numbers between -1 and 1 to the beginning of b: what lies beyond is compared nowhere.
 func (t *Tuner) fill(b gpu.Buffer, from *rand.Rand) error {
-	values := make([]float32, min(b.Size(), 4*tuneBytes)/4)
+	t.Set.breathe()
+	values := make([]float32, min(b.Size(), 4*t.bytes())/4)
 	for i := range values {
 		values[i] = from.Float32()*2 - 1
 	}
@@ -226,7 +353,7 @@ func (t *Tuner) read(ctx context.Context, back gpu.Buffer, tr *trial) (list []ou
 		outs = slices.Concat(tr.out, tr.cache)
 	}
 	for i, b := range outs {
-		n := min(b.Size(), tuneBytes)
+		n := min(b.Size(), t.bytes())
 		p, err := dev.NewProgram("tune: read", []gpu.Command{{CopySrc: b, CopyDst: back, CopySize: n}})
 		if err != nil {
 			return nil, err
@@ -290,14 +417,4 @@ func (s *Set) discard() {
 }
 
 // Hash names the text of all kernels.
-func Hash() string {
-	sum := sha256.New()
-	for _, k := range wgsl.Kernels() {
-		source, err := wgsl.Source(k.Name, slices.Concat(k.Libs, wgsl.LibFiles()), nil)
-		if err != nil {
-			panic("BUG: " + err.Error())
-		}
-		fmt.Fprintln(sum, k.Name, source)
-	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
+func Hash() string { return wgsl.Hash() }

@@ -11,11 +11,20 @@ import (
 	"github.com/pagelight/pagelight/internal/quant"
 )
 
-// liar is a device that reads something else while a given variant is tried.
+// liar is a device that reads something else while a given variant is tried, and knows which variant a program is of.
 type liar struct {
 	gpu.Device
-	set   *Set
-	wrong string
+	set     *Set
+	wrong   string
+	variant map[gpu.Program]string
+}
+
+func (d *liar) NewProgram(label string, commands []gpu.Command) (gpu.Program, error) {
+	p, err := d.Device.NewProgram(label, commands)
+	for _, v := range d.set.tuning.Choices {
+		d.variant[p] = v
+	}
+	return p, err
 }
 
 func (d *liar) Read(ctx context.Context, src gpu.Buffer, offset int64, dst []byte) error {
@@ -35,7 +44,7 @@ func TestTunerTakesWhatIsFasterAndRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer processor.Close()
-	dev := &liar{Device: processor}
+	dev := &liar{Device: processor, variant: map[gpu.Program]string{}}
 	s := NewTuned(dev, TuningFor(gpu.Info{Kind: gpu.KindHardware}))
 	defer s.Release()
 	dev.set = s
@@ -74,27 +83,34 @@ func TestTunerTakesWhatIsFasterAndRight(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name         string
-		took         time.Duration // of the second variant; that of the first is 100
+		took         time.Duration // of the second variant; that of the first is 1000
+		other        time.Duration // the same, every other time; 0: took
 		wrong        string
 		want         string
 		wantRejected bool
 	}{
-		{"faster", 50, "", second, false},
-		{"slower", 150, "", first, false},
-		{"hardly faster", 98, "", first, false},
-		{"faster and wrong", 50, second, first, true},
+		{"faster", 500, 0, "", second, false},
+		{"slower", 1500, 0, "", first, false},
+		{"a little faster each time", 970, 980, "", second, false},
+		{"hardly faster", 995, 0, "", first, false},
+		{"faster most times", 500, 1100, "", first, false},
+		{"faster and wrong", 500, 0, second, first, true},
 	} {
+		times := 0
 		dev.wrong = c.wrong
 		tuner := Tuner{
 			Set: s,
 			Prepare: func(rows, _ int) error {
 				return dev.WriteBuffer(step.Buffer, 0, gpu.Bytes([]uint32{uint32(rows), 0, 0, 0}))
 			},
-			Time: func(context.Context, gpu.Program) (time.Duration, error) {
-				if s.tuning.Choices[key] == second {
-					return c.took, nil
+			Time: func(_ context.Context, p gpu.Program) (time.Duration, error) {
+				if dev.variant[p] != second {
+					return 1000, nil
 				}
-				return 100, nil
+				if times++; times%2 == 0 && c.other > 0 {
+					return c.other, nil
+				}
+				return c.took, nil
 			},
 		}
 		list, err := tuner.Run(t.Context())

@@ -32,6 +32,13 @@ func newInputs(l Limits, maxBlocks int) inputs {
 	}
 }
 
+// forget has everything written again: somebody else has used the buffers.
+func (in *inputs) forget() {
+	in.step = [2][4]uint32{{^uint32(0)}, {^uint32(0)}}
+	in.picked = in.picked[:0]
+	clear(in.filled)
+}
+
 // write brings the device up to date for a plan. Chunk s of the plan has row s of the block tables.
 func (in *inputs) write(dev gpu.Device, f *model.Forward, p *sched.Plan) error {
 	if len(p.Chunks) > len(in.filled) || p.NumTokens > cap(in.tokens)/4 || p.NumLogits > cap(in.rows) {

@@ -34,6 +34,8 @@ type Config struct {
 
 	Tuning *kernels.Tuning // the choice of kernels; nil: what suits the device
 
+	Breathe func() // see kernels.Set; nil: nothing
+
 	Progress func(phase string, done, total int64, name string)
 }
 
@@ -72,6 +74,7 @@ func Open(ctx context.Context, dev gpu.Device, src weights.Source, c Config) (_ 
 		trunks: map[trunkKey]gpu.Program{}, heads: map[headKey]gpu.Program{},
 		dispatches: map[gpu.Program]int{},
 	}
+	r.set.Breathe = c.Breathe
 	defer func() {
 		if err != nil {
 			r.Close()

@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pagelight/pagelight/internal/gpu"
 	"github.com/pagelight/pagelight/internal/gpu/cpu"
@@ -130,5 +132,60 @@ func TestVariantThatFailsIsLeftOut(t *testing.T) {
 	}
 	if left == 0 || measured < 10 {
 		t.Errorf("%d variants were left out, %d were measured", left, measured)
+	}
+}
+
+// TestTuneBetweenSteps: an answer goes on as if nobody had measured in the middle of it, and what was interrupted is done later.
+func TestTuneBetweenSteps(t *testing.T) {
+	answer := func(between func(r *Runner)) (ids []int32) {
+		r := openGPUKernels(t, processor(t), func(*Config) {})
+		q := &sched.Sequence{ID: "q", Tokens: []int32{5, 77, 300, 12, 9, 41}, Table: kvcache.Table{2, 1}}
+		for start := 0; len(q.Tokens) < 12; {
+			res, err := r.Step(t.Context(), &sched.Plan{
+				Chunks: []sched.Chunk{{Seq: q, Tokens: q.Tokens[start:], Start: start, Logits: 1}}, NumTokens: len(q.Tokens) - start, NumLogits: 1,
+			}, WantIDs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start = len(q.Tokens)
+			q.Tokens = append(q.Tokens, res.IDs[0])
+			between(r)
+		}
+		return q.Tokens
+	}
+	var tuner *Tuner
+	var done []string
+	runs := 0
+	got := answer(func(r *Runner) {
+		if tuner == nil {
+			tuner = r.NewTuner(func(key string) bool {
+				return strings.HasPrefix(key, "norm_linear") || strings.HasPrefix(key, "attn_linear")
+			})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		left := len(tuner.Choices())
+		if runs++; runs <= 3 {
+			// The interruption comes while the choice is measured that is to be the next to be done.
+			time.AfterFunc(time.Duration(runs)*30*time.Millisecond, cancel)
+		}
+		list, err := tuner.Run(ctx)
+		cancel()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		done = nil
+		for _, m := range list {
+			done = append(done, m.Key)
+		}
+		if len(tuner.Choices()) > left || err == nil && len(tuner.Choices()) > 0 {
+			t.Errorf("run %d leaves %v of %d, error %v", runs, tuner.Choices(), left, err)
+		}
+	})
+	if want := answer(func(*Runner) {}); !slices.Equal(got, want) {
+		t.Errorf("measured in between: %v, else %v", got, want)
+	}
+	slices.Sort(done)
+	if once := slices.Compact(slices.Clone(done)); len(done) < 3 || len(once) != len(done) {
+		t.Errorf("measured %v", done)
 	}
 }

@@ -1,7 +1,8 @@
 // The page of measurements (bench.html). Its address drives it: ?model=ID&p=512,2048&n=128&d=0,4096&b=1,8&r=3 fills the form, start=1
 // begins at once, and report=1 sends the report to the server that gave the page, which takes it where it was started for that.
 // kv, device, gpu_memory, max_model_len and profile=0 are as the flags of "pagelight bench"; prefer=subgroups has kernels take variants of such
-// names. globalThis.pagelightBench is the report so far, for whoever drives the page; done says that it is complete, error what went wrong.
+// names; tune=1 has variants timed first and takes those that are faster, and globalThis.pagelightTuned is what was found.
+// globalThis.pagelightBench is the report so far, for whoever drives the page; done says that it is complete, error what went wrong.
 //
 // The worker measures with the code of the native program (internal/bench), and the report has its form.
 import { $, t, announce, copy, count, el, label, language, locale, onLanguage, rate, setLanguage, translate } from "./ui.js";
@@ -102,7 +103,7 @@ function wanted() {
     options: {
       device: params.get("device") ?? "auto", kv: params.get("kv") ?? "f16", quant: model.kind === "synthetic" ? "q4" : "none",
       gpu_memory: Number(params.get("gpu_memory") ?? 0), max_model_len: Number(params.get("max_model_len") ?? 0),
-      prefer: (params.get("prefer") ?? "").split(",").filter(Boolean),
+      prefer: (params.get("prefer") ?? "").split(",").filter(Boolean), tuning: params.get("tune") === "1" ? "auto" : "off",
     },
     tests: {
       n_prompt: numbers("p"), n_gen: numbers("n"), n_depth: numbers("d"), batch: numbers("b"), repetitions: numbers("r")[0] ?? 0,
@@ -162,6 +163,12 @@ async function measure(message) {
   const gone = new Promise((_, reject) => {
     for (const event of ["lost", "silent", "broken"]) engine.on(event, (why) => reject(new EngineError({ code: event, message: `${event}: ${why}` })));
   });
+  gone.catch(() => {}); // it may come when nobody waits
+  if (message.options.tuning === "auto") {
+    await Promise.race([engine.load(message.model, message.options, progress), gone]);
+    say(() => t("tuneRuns"));
+    globalThis.pagelightTuned = await Promise.race([engine.ask({ type: "tune" }), gone]);
+  }
   const answer = await Promise.race([engine.ask(message, progress), gone]);
   report = answer.report;
   const { check } = report.runs[0];

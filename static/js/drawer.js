@@ -18,6 +18,7 @@ export class Drawer {
   #frame = 0;
   #blocks;
   #test = null; // {running} or {results, ms} of the last self-test
+  #tuned = null; // {running}, {choices, kept} or {error} of the last measuring that was asked for
   #language = "curl";
 
   constructor(session, chat) {
@@ -36,6 +37,8 @@ export class Drawer {
     this.#buildSampling();
     this.#buildMemory();
     $("#self-test").addEventListener("click", () => this.#selfTest());
+    $("#tune").addEventListener("click", () => this.#tune());
+    $("#tune-switch").addEventListener("click", () => settings.set("tuning", settings.get("tuning") ? undefined : "off"));
     $("#copy-report").addEventListener("click", (event) => copy(this.report(), event.currentTarget));
     $("#copy-code").addEventListener("click", (event) => copy($("#code").textContent, event.currentTarget));
     for (const choice of this.#root.querySelectorAll("[name=code-language]"))
@@ -207,11 +210,44 @@ export class Drawer {
     $("#kernels").textContent = kernels.join(" ");
     const notes = info?.notes ?? [];
     $("#engine-notes").replaceChildren(...notes.map((text) => el("li", { text })));
+    this.#showTuning(shown);
     const testable = place === "tab" && this.#session.phase === "ready" && !this.#chat.running && !this.#test?.running;
     $("#self-test").disabled = !testable;
     $("#self-test-result").textContent = this.#testWords(place);
     const failed = this.#test?.results?.filter((result) => !result.ok) ?? [];
     $("#self-test-failed").replaceChildren(...failed.slice(0, 20).map((result) => el("li", { text: `${result.name}: ${result.message}` })));
+  }
+
+  #showTuning(adapter) {
+    const off = settings.get("tuning") === "off";
+    const gpu = this.#session.place === "tab" && adapter?.kind === "gpu";
+    $("#tune-result").textContent = this.#tuneWords(gpu, off);
+    $("#tune").disabled = !gpu || off || this.#session.phase !== "ready" || Boolean(this.#tuned?.running);
+    $("#tune-switch").disabled = !gpu;
+    $("#tune-switch").textContent = t(off ? "tuneOn" : "tuneOff");
+  }
+
+  #tuneWords(gpu, off) {
+    if (!gpu) return t("tuneNoGPU");
+    if (off) return t("tuneIsOff");
+    if (!this.#tuned) return t("tuneWhat");
+    if (this.#tuned.running) return t("tuneRuns");
+    if (this.#tuned.error) return this.#tuned.error;
+    const { choices, kept } = this.#tuned;
+    const other = choices.filter((choice) => choice.chosen !== choice.default).length;
+    return t(kept ? "tuneDone" : "tuneUnkept", { n: choices.length, other });
+  }
+
+  async #tune() {
+    this.#tuned = { running: true };
+    this.#later();
+    try {
+      this.#tuned = await this.#session.tune();
+    } catch (error) {
+      this.#tuned = { error: error.message };
+    }
+    announce(this.#tuneWords(true, false));
+    this.#later();
   }
 
   #testWords(place) {

@@ -165,6 +165,7 @@ export class Session {
           quant: model.kind === "synthetic" ? "q4" : "none", // 4 bits hold it without loss, in a third of the memory
           gpu_memory: (settings.get("gpu_memory") ?? 0) * 2 ** 20,
           max_model_len: settings.get("max_model_len") ?? 0,
+          tuning: settings.get("tuning") ?? "auto",
         },
         (message) => this.#progress(message, began),
       );
@@ -233,6 +234,11 @@ export class Session {
 
   async selfTest() {
     return (await this.#tab.ask({ type: "conformance", level: "quick" })).results;
+  }
+
+  // tune has the kernels measured again, once the engine has nothing to do.
+  async tune() {
+    return this.#tab.ask({ type: "tune" });
   }
 
   async #detect() {
