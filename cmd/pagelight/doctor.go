@@ -167,8 +167,10 @@ func (d *diagnosis) add(a *app, c *doctorCmd, info gpu.Info, open func() (gpu.De
 		defer dev.Close()
 		limits := dev.Limits()
 		r.Adapter, r.Limits = dev.Info(), &limits
-		for _, c := range engine.Capabilities() {
-			r.Has = append(r.Has, capability{c, c.Has(r.Adapter)})
+		if r.Adapter.Kind != gpu.KindCPU { // which reads no WGSL
+			for _, c := range engine.Capabilities() {
+				r.Has = append(r.Has, capability{c, c.Has(r.Adapter)})
+			}
 		}
 		if !c.JSON {
 			printDevice(a, &r)

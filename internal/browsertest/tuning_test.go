@@ -118,7 +118,7 @@ func TestTuning(t *testing.T) {
 	if err := json.Unmarshal([]byte(kept[0].Text), &was); err != nil || !slices.Equal(was.Measured, []string{m.Key}) {
 		t.Fatalf("kept %s", found)
 	}
-	c.MustAsk(Message{"type": "unload", "id": "u"}, "unloaded", patience) // what is left to measure takes long here
+	c.MustAsk(Message{"type": "unload", "id": "u"}, "unloaded", patience)    // what is left to measure takes long here
 	was.Version, was.Choices = 1, map[string]string{m.Key: "4x32 subgroups"} // whether it is faster or not
 	setTuning(t, c, marshal(t, was))
 	again := b.NewClient(t, base)
