@@ -62,7 +62,7 @@ test: setup-gpu setup-browser wasm test-plain test-gpu test-browser ## Run every
 
 test-plain: wasm
 	go vet ./...
-	GOOS=js GOARCH=wasm go vet ./wasm ./internal/gpu/webgpujs ./internal/gpu/cpu ./engine ./internal/openai ./internal/conformance
+	GOOS=js GOARCH=wasm go vet ./wasm ./internal/gpu/webgpujs ./internal/gpu/cpu ./engine ./internal/openai ./internal/conformance ./internal/bench
 	go test -race -shuffle=on -timeout 20m $(PLAIN)
 
 test-gpu: wasm setup-gpu
@@ -85,7 +85,7 @@ lint: wasm ## golangci-lint and go vet, for this machine and for the browser
 	go vet ./...
 	cd tools/lint && go build -o ../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	./bin/golangci-lint run ./...
-	GOOS=js GOARCH=wasm go vet ./wasm ./internal/gpu/webgpujs ./internal/gpu/cpu ./engine ./internal/openai ./internal/conformance
+	GOOS=js GOARCH=wasm go vet ./wasm ./internal/gpu/webgpujs ./internal/gpu/cpu ./engine ./internal/openai ./internal/conformance ./internal/bench
 	GOOS=js GOARCH=wasm ./bin/golangci-lint run ./wasm/... ./internal/gpu/webgpujs/...
 
 fmt: ## Format the Go code
