@@ -7,7 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pagelight/pagelight/internal/gpu/gputest"
 	"github.com/pagelight/pagelight/internal/kvcache"
+	"github.com/pagelight/pagelight/internal/model"
 	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/internal/sample"
 	"github.com/pagelight/pagelight/internal/sched"
@@ -82,6 +84,37 @@ func TestBurstsGiveWhatStepsGive(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestBurstsGoFromTrunkToTrunk: the kernels of GPUs for contexts that are short until a burst passes their end.
+func TestBurstsGoFromTrunkToTrunk(t *testing.T) {
+	const tokens, short = 40, 29
+	for _, rows := range []int{1, 3} {
+		config := Config{KV: quant.KVF32, MaxTokens: 64, MaxLogits: 4, MaxSeqs: 4, NumTokens: 500}
+		hardware(&config)
+		config.Tuning.ShortContext = short
+		r := openGolden(t, gputest.Open(t), "ernie", 0, config)
+		samplers := func() (list []*sample.Sampler) {
+			for range rows {
+				p := sample.Default()
+				p.Temperature = 0
+				list = append(list, sample.New(p, 500))
+			}
+			return list
+		}
+		want := stepwise(t, r, startOf(t, r, rows, tokens), samplers(), tokens)
+		got := inBursts(t, r, startOf(t, r, rows, tokens), samplers(), tokens, ChooseBest)
+		for i := range want {
+			if !slices.Equal(got[i], want[i]) {
+				t.Errorf("row %d of %d: %v in bursts, %v step by step", i, rows, got[i], want[i])
+			}
+		}
+		for _, trunk := range []model.Trunk{model.ShortTrunk, model.FewTrunk} {
+			if r.trunks[trunkKey{rows: rows, trunk: trunk}] == nil {
+				t.Errorf("%d rows never took trunk %d", rows, trunk)
+			}
 		}
 	}
 }
