@@ -96,7 +96,10 @@ func makeTable() []Kernel {
 			Libs: dot, Weights: true, Ref: "Matmul",
 		},
 		{Name: "matmul", Bindings: linear, Weights: true, Ref: "Matmul"},
-		{Name: "matmul_lanes", Bindings: linear, Tuning: []string{"LANES", "ROWS", "GATED"}, Weights: true, Ref: "MatmulParts"},
+		{
+			Name: "matmul_lanes", Bindings: bindings("x", "w", "scales", "bias", "weight", "y!"),
+			Tuning: []string{"LANES", "ROWS", "GATED", "NORM"}, Weights: true, Ref: "MatmulParts",
+		},
 		{Name: "matmul_tile", Bindings: linear, Tuning: []string{"WG", "TX", "TY", "TM", "VECS", "GATED"}, Weights: true, Ref: "MatmulParts"},
 		{Name: "sum_norm", Bindings: bindings("parts", "bias", "weight", "x!", "y!"), Ref: "SumNorm"},
 		{Name: "sum_parts", Bindings: bindings("parts", "bias", "y!"), Tuning: []string{"WG", "GATED"}, Ref: "SumParts"},

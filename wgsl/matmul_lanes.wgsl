@@ -1,6 +1,7 @@
-// matmul_lanes: a linear layer for a few tokens; weights are decoded into registers, once for eight tokens.
+// matmul_lanes: a linear layer for a few tokens, and the RMS norm before it; weights are decoded into registers, once for eight tokens.
 //
-//   z[m, j] = dot(x[m], w[j])
+//   z[m, j] = dot(x[m], w[j])                                                 without NORM
+//   z[m, j] = dot(x[m] * weight, w[j]) / sqrt(mean(x[m]^2) + eps)             with NORM
 //   y[m, y_offset+j] (+)= z[m, j] + bias[y_offset+j]                          without GATED
 //   y[m, j] = silu(z[m, j] + bias[j]) * (z[m, half+j] + bias[half+j])         with GATED, for j < half = N/2
 //
@@ -12,6 +13,7 @@
 //   w       [N, K] packed       read        as internal/quant/format.go says; the buffer is padded to 16 bytes
 //   scales  [N, S] u32          read        S words a row likewise; a dummy for f32, f16 and bf16
 //   bias    [y_stride] f32      read        a dummy without bias; with GATED [N]
+//   weight  [K] f32             read        of the norm; a dummy without NORM
 //   y       [M, y_stride] f32   read_write
 // Grid     ceil(N/ROWS / (WG/LANES)) workgroups of WG over x and y, ceil(M/8) in z.
 // Traffic  reads w and scales ceil(M/8) times and x N/ROWS times, mostly from caches, writes 4*M*N bytes. Bound by latency for a layer
@@ -26,6 +28,7 @@ const WG: u32 = 128u;   // invocations per workgroup, a multiple of LANES
 const LANES: u32 = 32u; // invocations that share rows, a multiple of 8
 const ROWS: u32 = 4u;   // rows that they share: 4, 8
 const GATED: u32 = 0u;  // 1: silu of the upper half of rows times the lower half
+const NORM: u32 = 0u;   // 1: x is normed
 
 struct Params {
   k: u32,        // K, elements, a multiple of 8
@@ -34,8 +37,8 @@ struct Params {
   y_stride: u32, // elements of a row of y
   y_offset: u32, // column of y that belongs to row 0 of w
   flags: u32,    // bit 0: add to y, bit 1: there is a bias
+  eps: f32,      // added to the mean square
   pad0: u32,
-  pad1: u32,
 }
 
 struct Step {
@@ -51,7 +54,8 @@ struct Step {
 @group(0) @binding(3) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read> scales: array<u32>;
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
-@group(0) @binding(6) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<storage, read> weight: array<vec4<f32>>;
+@group(0) @binding(7) var<storage, read_write> y: array<f32>;
 
 const TOKENS: u32 = 8u;
 const FOURS: u32 = ROWS / 4u;
@@ -124,8 +128,36 @@ fn rows_of(group: u32, which: u32) -> vec4<u32> {
   return min(vec4<u32>(4u * four) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.n - 1u));
 }
 
+// factor is what the norm multiplies the sums of an invocation's token with (see finish), of the sums of squares that it has found of tokens 0
+// to 3 and 4 to 7. All of the workgroup call it.
+fn factor(tid: u32, s0: vec4<f32>, s1: vec4<f32>) -> f32 {
+  if (NORM == 0u) {
+    return 1.0;
+  }
+  sums[tid] = s0;
+  sums[WG + tid] = s1;
+  workgroupBarrier(); // the squares of all lanes are complete
+  let share = tid % SHARES;
+  let token = tid / SHARES % TOKENS;
+  let bundle = tid / (SHARES * TOKENS);
+  let start = token / 4u * WG + bundle * LANES + 8u * share;
+  var sum = 0.0;
+  for (var i = 0u; i < 8u; i += 1u) {
+    sum += sums[start + (i + share) % 8u][token % 4u];
+  }
+  workgroupBarrier(); // all have read before the squares are overwritten
+  sums[tid].x = sum;
+  workgroupBarrier(); // the shares are complete
+  sum = 0.0;
+  for (var i = 0u; i < SHARES; i += 1u) {
+    sum += sums[tid - share + i].x;
+  }
+  workgroupBarrier(); // all have read the shares before the sums take their place
+  return inverseSqrt(sum / f32(p.k) + p.eps);
+}
+
 // finish adds up what the lanes found of all tokens and four rows, and writes it. All of the workgroup call it.
-fn finish(tid: u32, m0: u32, group: u32, which: u32, a0: vec4<f32>, a1: vec4<f32>, a2: vec4<f32>, a3: vec4<f32>,
+fn finish(tid: u32, m0: u32, group: u32, which: u32, r: f32, a0: vec4<f32>, a1: vec4<f32>, a2: vec4<f32>, a3: vec4<f32>,
           a4: vec4<f32>, a5: vec4<f32>, a6: vec4<f32>, a7: vec4<f32>) {
   sums[tid] = a0;
   sums[WG + tid] = a1;
@@ -153,6 +185,9 @@ fn finish(tid: u32, m0: u32, group: u32, which: u32, a0: vec4<f32>, a1: vec4<f32
   }
   for (var i = 1u; i < SHARES; i += 1u) {
     sum += sums[tid + i];
+  }
+  if (NORM == 1u) {
+    sum *= r;
   }
   let m = m0 + token;
   let four = (group + bundle) * FOURS + which;
@@ -206,6 +241,8 @@ fn matmul_lanes(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) n
   var b5 = vec4<f32>(0.0);
   var b6 = vec4<f32>(0.0);
   var b7 = vec4<f32>(0.0);
+  var s0 = vec4<f32>(0.0); // sums of squares of tokens 0 to 3
+  var s1 = vec4<f32>(0.0);
   for (var i = lane; i < octets; i += LANES) {
     let q0 = octet(at.x + i);
     let q1 = octet(at.y + i);
@@ -223,58 +260,105 @@ fn matmul_lanes(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) n
       more_lo = turn(q4.a, q5.a, q6.a, q7.a);
       more_hi = turn(q4.b, q5.b, q6.b, q7.b);
     }
-    let u0 = x[x0 + 2u * i];
-    let v0 = x[x0 + 2u * i + 1u];
+    var nu = vec4<f32>(1.0);
+    var nv = vec4<f32>(1.0);
+    if (NORM == 1u) {
+      nu = weight[2u * i];
+      nv = weight[2u * i + 1u];
+    }
+    var u0 = x[x0 + 2u * i];
+    var v0 = x[x0 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s0.x += dot(u0, u0) + dot(v0, v0);
+      u0 *= nu;
+      v0 *= nv;
+    }
     a0 = mac8(a0, u0, v0, lo, hi);
     if (ROWS == 8u) {
       b0 = mac8(b0, u0, v0, more_lo, more_hi);
     }
-    let u1 = x[x1 + 2u * i];
-    let v1 = x[x1 + 2u * i + 1u];
+    var u1 = x[x1 + 2u * i];
+    var v1 = x[x1 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s0.y += dot(u1, u1) + dot(v1, v1);
+      u1 *= nu;
+      v1 *= nv;
+    }
     a1 = mac8(a1, u1, v1, lo, hi);
     if (ROWS == 8u) {
       b1 = mac8(b1, u1, v1, more_lo, more_hi);
     }
-    let u2 = x[x2 + 2u * i];
-    let v2 = x[x2 + 2u * i + 1u];
+    var u2 = x[x2 + 2u * i];
+    var v2 = x[x2 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s0.z += dot(u2, u2) + dot(v2, v2);
+      u2 *= nu;
+      v2 *= nv;
+    }
     a2 = mac8(a2, u2, v2, lo, hi);
     if (ROWS == 8u) {
       b2 = mac8(b2, u2, v2, more_lo, more_hi);
     }
-    let u3 = x[x3 + 2u * i];
-    let v3 = x[x3 + 2u * i + 1u];
+    var u3 = x[x3 + 2u * i];
+    var v3 = x[x3 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s0.w += dot(u3, u3) + dot(v3, v3);
+      u3 *= nu;
+      v3 *= nv;
+    }
     a3 = mac8(a3, u3, v3, lo, hi);
     if (ROWS == 8u) {
       b3 = mac8(b3, u3, v3, more_lo, more_hi);
     }
-    let u4 = x[x4 + 2u * i];
-    let v4 = x[x4 + 2u * i + 1u];
+    var u4 = x[x4 + 2u * i];
+    var v4 = x[x4 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s1.x += dot(u4, u4) + dot(v4, v4);
+      u4 *= nu;
+      v4 *= nv;
+    }
     a4 = mac8(a4, u4, v4, lo, hi);
     if (ROWS == 8u) {
       b4 = mac8(b4, u4, v4, more_lo, more_hi);
     }
-    let u5 = x[x5 + 2u * i];
-    let v5 = x[x5 + 2u * i + 1u];
+    var u5 = x[x5 + 2u * i];
+    var v5 = x[x5 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s1.y += dot(u5, u5) + dot(v5, v5);
+      u5 *= nu;
+      v5 *= nv;
+    }
     a5 = mac8(a5, u5, v5, lo, hi);
     if (ROWS == 8u) {
       b5 = mac8(b5, u5, v5, more_lo, more_hi);
     }
-    let u6 = x[x6 + 2u * i];
-    let v6 = x[x6 + 2u * i + 1u];
+    var u6 = x[x6 + 2u * i];
+    var v6 = x[x6 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s1.z += dot(u6, u6) + dot(v6, v6);
+      u6 *= nu;
+      v6 *= nv;
+    }
     a6 = mac8(a6, u6, v6, lo, hi);
     if (ROWS == 8u) {
       b6 = mac8(b6, u6, v6, more_lo, more_hi);
     }
-    let u7 = x[x7 + 2u * i];
-    let v7 = x[x7 + 2u * i + 1u];
+    var u7 = x[x7 + 2u * i];
+    var v7 = x[x7 + 2u * i + 1u];
+    if (NORM == 1u) {
+      s1.w += dot(u7, u7) + dot(v7, v7);
+      u7 *= nu;
+      v7 *= nv;
+    }
     a7 = mac8(a7, u7, v7, lo, hi);
     if (ROWS == 8u) {
       b7 = mac8(b7, u7, v7, more_lo, more_hi);
     }
   }
-  finish(tid, m0, group, 0u, a0, a1, a2, a3, a4, a5, a6, a7);
+  let r = factor(tid, s0, s1);
+  finish(tid, m0, group, 0u, r, a0, a1, a2, a3, a4, a5, a6, a7);
   if (ROWS == 8u) {
     workgroupBarrier(); // all have read the shares before the next sums take their place
-    finish(tid, m0, group, 1u, b0, b1, b2, b3, b4, b5, b6, b7);
+    finish(tid, m0, group, 1u, r, b0, b1, b2, b3, b4, b5, b6, b7);
   }
 }

@@ -205,8 +205,11 @@ func Cases(level Level) []Case {
 		}
 	}
 	q4 := quant.Format{Kind: quant.Q4, Group: 32}
-	add("sum_norm/q4g32", preferring("tile 32x64 k2", "tile 64x64 k16", "lanes 64"), func(b *bench) error { return normedCase(b, q4) })
-	add("sum_norm/whole", preferring("tile 32x64", "lanes 32"), func(b *bench) error { return normedCase(b, quant.Format{Kind: quant.F32}) })
+	add("sum_norm/q4g32", preferring("tile 32x64 k2", "tile 64x64 k16", "lanes 64"), func(b *bench) error { return normedCase(b, q4, false) })
+	add("sum_norm/whole", preferring("tile 32x64", "lanes 32"), func(b *bench) error { return normedCase(b, quant.Format{Kind: quant.F32}, false) })
+	add("sum_norm/later", preferring("tile 32x64 k2", "lanes 64"), func(b *bench) error { return normedCase(b, q4, true) })
+	add("matmul_lanes_norm/q4g32", preferring("lanes 32x8", "tile 32x64"), func(b *bench) error { return inputNormCase(b, q4) })
+	add("matmul_lanes_norm/f32", preferring("lanes 128", "tile 32x64"), func(b *bench) error { return inputNormCase(b, quant.Format{Kind: quant.F32}) })
 	add("rope_store/parts", preferring("tile 32x64 k2", "tile 32x64 k3", "lanes 64"), func(b *bench) error { return ropedCase(b, q4) })
 	add("rope_store/whole", preferring("tile 32x64", "lanes 32"), func(b *bench) error { return ropedCase(b, quant.Format{Kind: quant.F32}) })
 	add("linear/mixed_parts", nil, linearMixedParts)

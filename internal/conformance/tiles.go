@@ -89,8 +89,8 @@ var normedRows = []linearShape{
 	{rows: 3, bucket: 3, n: 4, k: 1, parts: 1, bias: true},
 }
 
-// normedCase runs layers of one weight format with a norm.
-func normedCase(b *bench, f quant.Format) error {
+// normedCase runs layers of one weight format with a norm, which with later is left to others where they do it.
+func normedCase(b *bench, f quant.Format, later bool) error {
 	for _, s := range normedRows {
 		k := rowOf(f, s.k)
 		parts := cut(b.matrix(f, s.n, k), s.parts)
@@ -99,7 +99,7 @@ func normedCase(b *bench, f quant.Format) error {
 		want, normed := append([]float32(nil), before...), poisonedFloats(s.bucket*s.n)
 		args := kernels.LinearArgs{
 			Rows: s.bucket, X: b.linearInput(x, s.bucket, k), UniformX: true, W: b.upload(parts...), Add: true, Norm: b.inputFloats(norm),
-			Eps: 1e-5, Step: b.step(s.rows),
+			Eps: 1e-5, NormLater: later, Step: b.step(s.rows),
 		}
 		var bias []float32
 		if s.bias {
@@ -113,9 +113,66 @@ func normedCase(b *bench, f quant.Format) error {
 			}, 0, part.Rows)
 			row += part.Rows
 		}
-		ref.RMSNorm(&ref.RMSNormArgs{Dim: s.n, Eps: 1e-5, X: want, Weight: norm, Y: normed}, 0, s.rows)
+		if !later || s.bucket > kernels.NormRows {
+			ref.RMSNorm(&ref.RMSNormArgs{Dim: s.n, Eps: 1e-5, X: want, Weight: norm, Y: normed}, 0, s.rows)
+		}
 		args.Y = b.outputFloats("normed linear x", summed, before, want)
 		args.Normed = b.outputFloats("normed linear y", fusedTolerance, poisonedFloats(s.bucket*s.n), normed)
+		op, err := b.set.Linear(args)
+		if err := b.run(op, err, s.bucket); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inputNormRows are layers that norm what they read, except the last, which has too many rows.
+var inputNormRows = []linearShape{
+	{rows: 7, bucket: 8, n: 134, k: 1024, parts: 2, bias: true},
+	{rows: 20, bucket: 32, n: 66, k: 264, parts: 1},
+	{rows: 1, bucket: 1, n: 4, k: 1, parts: 1},
+	{rows: 33, bucket: 40, n: 68, k: 512, parts: 1, bias: true},
+}
+
+// inputNormCase runs such layers of one weight format, with a gate and without.
+func inputNormCase(b *bench, f quant.Format) error {
+	for i, s := range inputNormRows {
+		k := rowOf(f, s.k)
+		parts := cut(b.matrix(f, s.n, k), s.parts)
+		few, gated := s.bucket <= kernels.NormRows, i%2 == 0 && s.parts == 1
+		x, residual, norm := b.rowsOf(s.rows, s.bucket, k), b.rowsOf(s.rows, s.bucket, k), b.uniform(k)
+		a := ref.MatmulPartsArgs{MatmulArgs: ref.MatmulArgs{M: s.rows, X: x, XStride: k}, Parts: 1, PartK: k, Gated: gated, Eps: 1e-5}
+		unused := poisonedFloats(len(x)) // what it is not to read
+		args := kernels.LinearArgs{
+			Rows: s.bucket, W: b.upload(parts...), InNorm: b.inputFloats(norm), Eps: 1e-5, Gated: gated, Step: b.step(s.rows),
+		}
+		if few {
+			a.X, a.Norm = residual, norm
+			args.X, args.Residual = b.inputFloats(unused), b.inputFloats(residual)
+		} else {
+			args.X, args.Residual = b.inputFloats(x), b.inputFloats(unused)
+		}
+		if s.bias {
+			a.Bias = b.uniform(s.n)
+			args.Bias = b.inputFloats(a.Bias)
+		}
+		outputs := s.n
+		if gated {
+			outputs /= 2
+			args.Between = b.inputFloats(poisonedFloats(s.bucket * s.n))
+		}
+		before := poisonedFloats(s.bucket * outputs)
+		a.Y, a.YStride = append([]float32(nil), before...), outputs
+		for _, part := range parts {
+			a.W = part
+			n := part.Rows
+			if gated {
+				n /= 2
+			}
+			ref.MatmulParts(&a, 0, n)
+			a.YOffset += part.Rows
+		}
+		args.Y = b.outputFloats("normed input y", fusedTolerance, before, a.Y)
 		op, err := b.set.Linear(args)
 		if err := b.run(op, err, s.bucket); err != nil {
 			return err

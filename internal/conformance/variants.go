@@ -120,7 +120,7 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 	case "advance", "argmax_advance":
 		return []wgsl.Consts{{"COUNTS": 0}, {"COUNTS": 1}}
 	case "matmul_lanes":
-		return []wgsl.Consts{{"LANES": 32, "ROWS": 8, "GATED": 1}, {"LANES": 128, "ROWS": 4, "GATED": 0}}
+		return []wgsl.Consts{{"LANES": 32, "ROWS": 8, "GATED": 1, "NORM": 1}, {"LANES": 128, "ROWS": 4, "GATED": 0, "NORM": 0}}
 	case "matmul_tile":
 		return []wgsl.Consts{
 			{"TX": 8, "TY": 8, "TM": 4, "VECS": 8, "GATED": 1},

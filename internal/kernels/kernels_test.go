@@ -18,7 +18,7 @@ import (
 var paramsOf = map[string]any{
 	"embed": embedParams{}, "rms_norm": rmsNormParams{}, "rms_norm_serial": rmsNormParams{},
 	"matvec": linearParams{}, "matmul": linearParams{}, "matmul_serial": linearParams{}, "matmul_uniform": uniformParams{},
-	"matmul_tile": tileParams{}, "matmul_lanes": linearParams{}, "sum_parts": sumPartsParams{}, "sum_norm": sumNormParams{},
+	"matmul_tile": tileParams{}, "matmul_lanes": lanesParams{}, "sum_parts": sumPartsParams{}, "sum_norm": sumNormParams{},
 	"rope": ropeParams{}, "rope_store": ropeStoreParams{}, "kv_store": kvStoreParams{}, "kv_store_i8": kvStoreParams{},
 	"paged_attn_prefill": attnParams{}, "paged_attn_serial": splitParams{}, "paged_attn_decode": splitParams{},
 	"paged_attn_grouped": splitParams{},
@@ -106,8 +106,8 @@ func TestLinearChoosesByRows(t *testing.T) {
 		want   map[int]string // kernel and tokens per workgroup by bucket
 	}{
 		{TuningFor(gpu.Info{}), map[int]string{
-			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 5: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4",
-			32: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4", 33: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=128",
+			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 5: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4",
+			32: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4", 33: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=128",
 			64: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=128",
 		}},
 		{Tuning{MatmulRows: 17, Prefer: []string{"no such", "matmul"}}, map[int]string{
@@ -121,7 +121,7 @@ func TestLinearChoosesByRows(t *testing.T) {
 			1: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0", 5: "matmul_serial f32 FOURS=4 TOKENS=4 WIDE=0",
 		}},
 		{Tuning{Deterministic: true, MatmulRows: 9}, map[int]string{
-			1: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4", 4: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4", 64: "matmul_lanes f32 GATED=0 LANES=32 ROWS=4",
+			1: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4", 4: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4", 64: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4",
 		}},
 	} {
 		s := NewTuned(f.dev, c.tuning)

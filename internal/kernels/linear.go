@@ -3,11 +3,8 @@ package kernels
 import (
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
 
 	"github.com/pagelight/pagelight/internal/gpu"
-	"github.com/pagelight/pagelight/internal/quant"
 	"github.com/pagelight/pagelight/wgsl"
 )
 
@@ -33,15 +30,27 @@ type LinearArgs struct {
 	// written, and Eps is added to the mean square. YOffset is 0 and YStride W.Rows then, a multiple of 4. Not for BarrierFree.
 	Norm, Normed gpu.Buffer
 	Eps          float32
+	// NormLater leaves that norm to the layer that reads Normed, and nobody else may, in steps of up to NormRows rows.
+	NormLater bool
+	// InNorm, if not nil, is the weight [W.K] of the RMS norm that makes X of Residual, [M, W.K] f32, with Eps. In steps of up to
+	// NormRows rows this layer norms Residual itself; in others it reads X. XStride is W.K then. For Sets that can NormLater.
+	InNorm, Residual gpu.Buffer
 	// Rope, if not nil, rotates and stores the outputs, queries, keys and values, after this layer: its QKV is Y, its Rows, Step and
 	// RowStride are those of the layer, and its heads are all of W.Rows. There is no Add, Gated or YOffset then. Not for BarrierFree.
 	Rope *RopeStoreArgs
 	Step gpu.Binding // holds the rows that a step really has
 }
 
-// linearParams are the Params of matvec, matmul, matmul_serial and matmul_lanes.
+// linearParams are the Params of matvec, matmul and matmul_serial.
 type linearParams struct {
 	K, N, XStride, YStride, YOffset, Flags, Pad0, Pad1 uint32
+}
+
+// lanesParams are the Params of matmul_lanes.
+type lanesParams struct {
+	K, N, XStride, YStride, YOffset, Flags uint32
+	Eps                                    float32
+	Pad0                                   uint32
 }
 
 // tileParams are the Params of matmul_tile.
@@ -54,23 +63,6 @@ const (
 	flagAdd  = 1
 	flagBias = 2
 )
-
-// variant is one kernel that can compute a linear layer.
-type variant struct {
-	kernel, name string
-	maxRows      int // the largest bucket that it serves
-	consts       func(format quant.Format, k int) wgsl.Consts
-	grid         func(n int) func(rows int) [3]uint32
-	gates        bool // has a constant GATED
-	parts        int  // that K is cut into; sum_parts follows if it is more than one
-	octets       int  // of matmul_tile: parts are multiples of so many inputs over 8
-}
-
-// upTo is the variant for buckets of up to rows rows.
-func (v variant) upTo(rows int) variant {
-	v.maxRows = rows
-	return v
-}
 
 // Linear multiplies rows by a weight matrix:
 //
@@ -88,10 +80,14 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	if a.YStride == 0 {
 		a.YStride = a.outputs()
 	}
-	if err := a.check(s.tuning.BarrierFree); err != nil {
+	if err := a.check(s); err != nil {
 		return nil, err
 	}
-	t := trial{in: []gpu.Buffer{a.X}, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.Linear(a) }}
+	in := []gpu.Buffer{a.X}
+	if a.InNorm != nil {
+		in = append(in, a.Residual)
+	}
+	t := trial{in: in, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.Linear(a) }}
 	if a.Rope != nil {
 		t.cache, t.kv = []gpu.Buffer{a.Rope.KCache, a.Rope.VCache}, a.Rope.KV
 	}
@@ -111,20 +107,21 @@ func (s *Set) linearChoice(a *LinearArgs) (func(rows int) []*dispatch, error) {
 	s.reserve(s.tuning.linearScratch([]LinearShape{{a.Rows, a.W.Rows, a.W.K}}))
 	variants := s.linearVariants(a)
 	recorded := map[string][]*dispatch{}
+	key := func(v variant) string { return fmt.Sprint(v.name, v.maxRows <= NormRows) }
 	for _, v := range variants {
-		if recorded[v.name] != nil {
+		if recorded[key(v)] != nil {
 			continue
 		}
-		list, err := s.linearDispatches(a, v)
+		list, err := s.linearDispatches(a.upTo(v.maxRows), v)
 		if err != nil {
 			return nil, err
 		}
-		recorded[v.name] = list
+		recorded[key(v)] = list
 	}
 	return func(rows int) []*dispatch {
 		for _, v := range variants {
 			if rows <= v.maxRows {
-				return recorded[v.name]
+				return recorded[key(v)]
 			}
 		}
 		panic("BUG: no kernel for the rows of a linear layer")
@@ -155,6 +152,9 @@ func (s *Set) linearDispatches(a *LinearArgs, v variant) ([]*dispatch, error) {
 		if v.gates {
 			consts["GATED"] = bit(to.Gated)
 		}
+		if v.norms {
+			consts["NORM"] = bit(a.InNorm != nil)
+		}
 		p, err := s.pipeline(v.kernel, &part.Format, consts)
 		if err != nil {
 			return nil, err
@@ -163,13 +163,20 @@ func (s *Set) linearDispatches(a *LinearArgs, v variant) ([]*dispatch, error) {
 		if v.octets > 0 {
 			params = to.tileParams(part, v.octets, v.parts)
 		}
+		if v.norms {
+			params = to.lanesParams(part)
+		}
 		d := &dispatch{pipeline: p, grid: v.grid(part.Rows)}
 		if to.Gated {
 			d.grid = v.grid(part.Rows + part.Rows%2)
 		}
 		list = append(list, d)
 		bind := func(y gpu.Buffer) (err error) {
-			d.group, err = s.bind(p, params, a.Step, a.X, part.Data, part.Scales, to.Bias, y)
+			buffers := []gpu.Buffer{a.X, part.Data, part.Scales, to.Bias, y}
+			if v.norms {
+				buffers = []gpu.Buffer{a.X, part.Data, part.Scales, to.Bias, a.InNorm, y}
+			}
+			d.group, err = s.bind(p, params, a.Step, buffers...)
 			return err
 		}
 		if v.parts > 1 {
@@ -239,91 +246,26 @@ func (s *Set) thenGate(a *LinearArgs, choice func(*LinearArgs) (func(rows int) [
 	}, err
 }
 
-// linearBuckets are the numbers of rows up to which one variant serves; more rows have one more.
-var linearBuckets = []int{1, 4, 8, 16, 32, 64, 128, 256, 512}
+// NormRows is the most rows of the steps in which linear layers norm what they read. With more rows, whole rows go through one kernel.
+const NormRows = 32
 
-// linearVariants lists the kernels that buckets of up to a.Rows rows need, for the smallest buckets first.
-func (s *Set) linearVariants(a *LinearArgs) (list []variant) {
-	rows := a.Rows
-	few := min(s.tuning.MatmulRows-1, rows)
-	switch {
-	case s.tuning.BarrierFree:
-		if few >= 1 {
-			list = append(list, s.matmulSerial(1).upTo(few))
-		}
-		if rows > few {
-			list = append(list, s.matmulSerial(serialTokens).upTo(rows))
-		}
-		return list
-	case s.tuning.Deterministic: // one pipeline for all rows
-		var options []variant
-		for _, l := range laneShapes(16, a.W.Rows, a.W.K) {
-			options = append(options, s.matmulLanes(l))
-		}
-		options = append(options, s.matvec(4))
-		for _, t := range tileShapes {
-			options = append(options, s.matmulTile(t, 1))
-		}
-		return append(list, s.chooseLinear(a, rows, "all", options).upTo(rows))
-	}
-	for from, i := 1, 0; from <= rows; i++ {
-		top, name := rows, "more"
-		if i < len(linearBuckets) {
-			top, name = min(linearBuckets[i], rows), strconv.Itoa(linearBuckets[i])
-		}
-		list = append(list, s.chooseLinear(a, top, name, s.linearOptions(a, top)).upTo(top))
-		from = top + 1
-	}
-	return list
-}
+// NormsLater says whether LinearArgs.NormLater and InNorm can be had.
+func (s *Set) NormsLater() bool { return !s.tuning.BarrierFree && !s.tuning.Deterministic }
 
-// linearOptions lists what can compute rows rows, the default first.
-func (s *Set) linearOptions(a *LinearArgs, rows int) (list []variant) {
-	n, k := a.W.Rows, a.W.K
-	if rows == 1 {
-		return []variant{s.matvec(1), s.matvec(4)}
-	}
-	var lanes, tiles []variant
-	for _, l := range laneShapes(rows, n, k) {
-		lanes = append(lanes, s.matmulLanes(l))
-	}
-	for _, o := range tileOptions(rows, n, k) {
-		tiles = append(tiles, s.matmulTile(o.shape, o.parts))
+// upTo is what the layer does in steps of up to rows rows.
+func (a *LinearArgs) upTo(rows int) *LinearArgs {
+	to := *a
+	few := rows <= NormRows
+	if few && a.NormLater {
+		to.Norm, to.Normed = nil, nil
 	}
 	switch {
-	case rows < s.tuning.MatmulRows && rows <= 4 && n < 2048:
-		return slices.Concat([]variant{s.matvec(4)}, lanes, tiles)
-	case rows < s.tuning.MatmulRows && rows <= 4: // two to five times as fast on an H200, most for an LM head
-		return slices.Concat(lanes, []variant{s.matvec(4)}, tiles)
-	case rows < s.tuning.MatmulRows && (rows <= 16 || n <= 8192): // for an LM head tiles pay sooner
-		return slices.Concat(lanes, []variant{s.matvec(4)}, tiles, []variant{s.matmul()})
-	case rows <= 64:
-		return slices.Concat(tiles, lanes, []variant{s.matmul()})
+	case few && a.InNorm != nil:
+		to.X = a.Residual
+	default:
+		to.InNorm = nil
 	}
-	return append(tiles, s.matmul())
-}
-
-// chooseLinear picks among variants for a bucket.
-func (s *Set) chooseLinear(a *LinearArgs, rows int, bucket string, options []variant) variant {
-	key := "linear "
-	for i, p := range a.W.Parts {
-		if i > 0 && p.Format != a.W.Parts[i-1].Format {
-			key += "+"
-		}
-		if i == 0 || p.Format != a.W.Parts[i-1].Format {
-			key += p.Format.String()
-		}
-	}
-	key += fmt.Sprintf(" %dx%d", a.W.K, a.W.Rows)
-	if a.Gated {
-		key += " gated"
-	}
-	names := make([]string, len(options))
-	for i, v := range options {
-		names[i] = v.name
-	}
-	name := s.choose(key+" "+bucket, rows, names...)
-	return options[slices.Index(names, name)]
+	return &to
 }
 
 // outputs is how many columns of Y are written.
@@ -334,7 +276,8 @@ func (a *LinearArgs) outputs() int {
 	return a.W.Rows
 }
 
-func (a *LinearArgs) check(barrierFree bool) error {
+func (a *LinearArgs) check(s *Set) error {
+	barrierFree := s.tuning.BarrierFree
 	c := checker{op: "linear"}
 	c.positive("Rows", a.Rows)
 	c.weight(&a.W)
@@ -347,6 +290,14 @@ func (a *LinearArgs) check(barrierFree bool) error {
 			"Norm goes with Add and whole rows of a multiple of 4, and with barriers")
 		c.buffer("Norm", a.Norm, a.W.Rows)
 		c.buffer("Normed", a.Normed, a.Rows*a.W.Rows)
+	}
+	if a.NormLater || a.InNorm != nil {
+		c.want(s.NormsLater(), "no kernels that norm for others")
+	}
+	if a.InNorm != nil {
+		c.want(a.XStride == a.W.K, "InNorm goes with whole rows of X")
+		c.buffer("InNorm", a.InNorm, a.W.K)
+		c.buffer("Residual", a.Residual, a.Rows*a.W.K)
 	}
 	if a.Rope != nil {
 		a.Rope.check(&c)
@@ -385,6 +336,11 @@ func (a *LinearArgs) params(part Part) linearParams {
 		K: uint32(a.W.K), N: uint32(part.Rows), XStride: uint32(a.XStride), YStride: uint32(a.YStride),
 		YOffset: uint32(a.YOffset + part.Row0), Flags: a.flags(),
 	}
+}
+
+func (a *LinearArgs) lanesParams(part Part) lanesParams {
+	p := a.params(part)
+	return lanesParams{p.K, p.N, p.XStride, p.YStride, p.YOffset, p.Flags, a.Eps, 0}
 }
 
 // tileParams cuts K into parts of a multiple of so many octets.

@@ -32,7 +32,7 @@ func (s *Set) matmulLanes(l laneShape) variant {
 		name += fmt.Sprintf("x%d", l.rows)
 	}
 	return variant{
-		kernel: "matmul_lanes", name: name, parts: 1, gates: true,
+		kernel: "matmul_lanes", name: name, parts: 1, gates: true, norms: true,
 		consts: func(quant.Format, int) wgsl.Consts {
 			return wgsl.Consts{"LANES": uint32(l.lanes), "ROWS": uint32(l.rows)}
 		},

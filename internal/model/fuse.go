@@ -18,13 +18,14 @@ type call struct {
 	writes gpu.Buffer // the activation that it replaces, if it does
 	emit   func()     // makes its own ops
 
-	weight gpu.Buffer // of a norm
-	linear Linear
-	x, y   gpu.Buffer // of a linear layer
-	add    bool       // whether it adds to y
-	cache  *Cache
-	layer  int
-	attend kernels.AttentionArgs
+	weight   gpu.Buffer // of a norm, or of that before a linear layer which the layer may compute itself
+	residual gpu.Buffer // what that norm reads
+	linear   Linear
+	x, y     gpu.Buffer // of a linear layer
+	add      bool       // whether it adds to y
+	cache    *Cache
+	layer    int
+	attend   kernels.AttentionArgs
 }
 
 type callKind uint8

@@ -29,39 +29,64 @@ func (b *builder) ropeStore(s call) kernels.RopeStoreArgs {
 	}
 }
 
-// join makes ops of call i and perhaps of the one that follows, and says of how many.
+// whole says whether call i is a linear layer that one Linear computes.
+func (b *builder) whole(i int) bool {
+	return i < len(b.calls) && b.calls[i].what == callLinear && len(b.calls[i].linear.Pieces) == 1 && b.calls[i].linear.Pieces[0].Order == nil
+}
+
+// ropes says whether rotation and storing follow linear layer i and go with it.
+func (b *builder) ropes(i int) bool {
+	c := b.calls[i]
+	return !c.add && b.next(i+1, callRope, c.y) && b.next(i+2, callStore, c.y) && b.calls[i+2].cache.fuses() &&
+		c.linear.Pieces[0].W.Rows == b.qkvStride()
+}
+
+// gates says whether a gate follows linear layer i and goes with it.
+func (b *builder) gates(i int) bool {
+	c := b.calls[i]
+	return !c.add && b.next(i+1, callGate, c.y) && !b.readAgain(i+2, c.y)
+}
+
+// normsLater says whether the norm that call i is can be left to the layer after it, in steps of few rows.
+func (b *builder) normsLater(i int) bool {
+	n := b.calls[i]
+	return b.set.NormsLater() && b.rows() > kernels.NormRows && b.whole(i+1) && b.calls[i+1].reads == n.writes && !b.readAgain(i+2, n.writes) &&
+		(b.ropes(i+1) || b.gates(i+1))
+}
+
+// join makes ops of call i and perhaps of those that follow, and says of how many.
 func (b *builder) join(i int) int {
 	c := b.calls[i]
-	switch {
-	case c.what == callRope && b.next(i+1, callStore, c.reads) && b.calls[i+1].cache.fuses():
+	if c.what == callRope && b.next(i+1, callStore, c.reads) && b.calls[i+1].cache.fuses() {
 		b.add(b.set.RopeStore(b.ropeStore(b.calls[i+1])))
 		return 2
-	case c.what == callLinear && !c.add && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil &&
-		b.next(i+1, callRope, c.y) && b.next(i+2, callStore, c.y) && b.calls[i+2].cache.fuses() && c.linear.Pieces[0].W.Rows == b.qkvStride():
-		b.tap(c.x, c.linear)
+	}
+	if !b.whole(i) {
+		c.emit()
+		return 1
+	}
+	args := kernels.LinearArgs{
+		Rows: b.rows(), X: c.x, W: c.linear.Pieces[0].W, Bias: c.linear.Bias, Y: c.y, Eps: float32(b.cfg.RMSNormEps), Step: b.step,
+		InNorm: c.weight, Residual: c.residual,
+	}
+	calls := 2
+	switch {
+	case b.ropes(i):
 		rope := b.ropeStore(b.calls[i+2])
-		b.add(b.set.Linear(kernels.LinearArgs{
-			Rows: b.rows(), X: c.x, W: c.linear.Pieces[0].W, Bias: c.linear.Bias, Y: c.y, Rope: &rope, Step: b.step,
-		}))
-		return 3
-	case c.what == callLinear && !c.add && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil &&
-		b.next(i+1, callGate, c.y) && !b.readAgain(i+2, c.y):
-		b.tap(c.x, c.linear)
-		b.add(b.set.Linear(kernels.LinearArgs{
-			Rows: b.rows(), X: c.x, W: c.linear.Pieces[0].W, Bias: c.linear.Bias, Gated: true, Between: c.y, Y: b.calls[i+1].writes, Step: b.step,
-		}))
-		return 2
-	}
-	if c.what == callLinear && c.add && len(c.linear.Pieces) == 1 && c.linear.Pieces[0].Order == nil && b.cfg.HiddenSize%4 == 0 &&
-		b.next(i+1, callNorm, c.y) {
+		args.Rope, calls = &rope, 3
+	case b.gates(i):
+		args.Gated, args.Between, args.Y = true, c.y, b.calls[i+1].writes
+	case c.add && b.cfg.HiddenSize%4 == 0 && b.next(i+1, callNorm, c.y):
 		n := b.calls[i+1]
-		b.tap(c.x, c.linear)
-		b.add(b.set.Linear(kernels.LinearArgs{
-			Rows: b.rows(), X: c.x, W: c.linear.Pieces[0].W, Bias: c.linear.Bias, Y: c.y, Add: true, Norm: n.weight, Normed: n.writes,
-			Eps: float32(b.cfg.RMSNormEps), Step: b.step,
-		}))
-		return 2
+		args.Add, args.Norm, args.Normed = true, n.weight, n.writes
+		if args.NormLater = b.normsLater(i + 1); args.NormLater {
+			b.calls[i+2].weight, b.calls[i+2].residual = n.weight, c.y
+		}
+	default:
+		c.emit()
+		return 1
 	}
-	c.emit()
-	return 1
+	b.tap(c.x, c.linear)
+	b.add(b.set.Linear(args))
+	return calls
 }

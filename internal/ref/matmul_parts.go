@@ -8,6 +8,9 @@ type MatmulPartsArgs struct {
 	// Parts is how many parts the inputs are cut into, PartK of them in each but the last. With more than one there is no Gated.
 	Parts, PartK int
 	Gated        bool // SwiGLU: silu of the first half of the outputs times the other
+
+	Norm []float32 // nil, or the weight [K] of the RMS norm of X before the layer, which is whole then
+	Eps  float32
 }
 
 // MatmulParts computes the columns lo..hi-1 of
@@ -17,7 +20,18 @@ type MatmulPartsArgs struct {
 // and with Gated
 //
 //	y[m, j] = silu(z[m, j]) * z[m, N/2+j],   z[m, j] = dot(x[m], w[j]) + bias[j]
+//
+// x[m] being the RMS norm of X[m] with Norm.
 func MatmulParts(a *MatmulPartsArgs, lo, hi int) {
+	if a.Norm != nil {
+		normed := *a
+		normed.Norm, normed.X, normed.XStride = nil, make([]float32, a.M*a.W.K), a.W.K
+		for m := range a.M {
+			copy(normed.X[m*a.W.K:][:a.W.K], a.X[m*a.XStride:])
+		}
+		RMSNorm(&RMSNormArgs{Dim: a.W.K, Eps: a.Eps, X: normed.X, Weight: a.Norm, Y: normed.X}, 0, a.M)
+		a = &normed
+	}
 	gate, up := make([]float32, a.W.K), make([]float32, a.W.K)
 	dot := func(m int, w []float32, from, to int) (sum float64) {
 		for i := from; i < to; i++ {

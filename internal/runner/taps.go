@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pagelight/pagelight/internal/gpu"
+	"github.com/pagelight/pagelight/internal/kernels"
 	"github.com/pagelight/pagelight/internal/model"
 	"github.com/pagelight/pagelight/internal/sched"
 )
@@ -19,7 +20,8 @@ func (r *Runner) StepTaps(ctx context.Context, p *sched.Plan, want func(t model.
 	if err := r.in.write(r.dev, r.fwd, p); err != nil {
 		return err
 	}
-	rows := bucket(p.NumTokens, r.limits.MaxTokens)
+	// With more rows than that no layer norms its inputs itself, so that taps show what it multiplies.
+	rows := bucket(max(p.NumTokens, min(kernels.NormRows+1, r.limits.MaxTokens)), r.limits.MaxTokens)
 	from := 0
 	for _, t := range r.fwd.Taps {
 		if !want(t) {

@@ -59,7 +59,7 @@ var kernels = map[string]kernel{
 	"rms_norm_serial":    {layout(2, 1), rmsNorm},
 	"matvec":             {layout(4, 1), matmul},
 	"matmul":             {layout(4, 1), matmul},
-	"matmul_lanes":       {layout(4, 1), matmulLanes},
+	"matmul_lanes":       {layout(5, 1), matmulLanes},
 	"matmul_tile":        {layout(4, 1), matmulTile},
 	"sum_parts":          {layout(2, 1), sumParts},
 	"sum_norm":           {layout(3, 2), sumNorm},

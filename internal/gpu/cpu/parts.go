@@ -12,6 +12,10 @@ func matmulParts(c consts, cut bool) ([]phase, error) {
 	var err error
 	a.W.Format, err = c.format()
 	a.Gated = c["GATED"] == 1
+	y := 6
+	if !cut {
+		y = 7
+	}
 	return rowwise(a, ref.MatmulParts, func(a *ref.MatmulPartsArgs, v *views) (int, int) {
 		k, n := v.dim(0, "k"), v.dim(1, "n")
 		a.XStride, a.YStride, a.YOffset = v.dim(2, "x_stride"), v.dim(3, "y_stride"), v.dim(4, "y_offset")
@@ -36,7 +40,10 @@ func matmulParts(c consts, cut bool) ([]phase, error) {
 		if flags&flagBias != 0 {
 			a.Bias = v.floats(5, "bias", a.YOffset+n)
 		}
-		a.Y = v.floats(6, "y", a.Parts*v.rows*a.YStride)
+		if c["NORM"] == 1 {
+			a.Norm, a.Eps = v.floats(6, "weight", k), v.float(6)
+		}
+		a.Y = v.floats(y, "y", a.Parts*v.rows*a.YStride)
 		a.Add = flags&flagAdd != 0
 		return outputs, k * (2 + v.rows)
 	}), err
