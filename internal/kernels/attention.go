@@ -59,7 +59,7 @@ func (s *Set) Attention(a AttentionArgs) (Op, error) {
 }
 
 // attnBuckets are the numbers of rows up to which one kernel serves; more rows have one more.
-var attnBuckets = []int{4, 16, 64, 128, 256}
+var attnBuckets = []int{4, 16, 32, 64, 128, 256}
 
 // attnDispatches gives the dispatches of a bucket, for any step and for one with long contexts.
 type attnDispatches struct{ all, long func(rows int) []*dispatch }

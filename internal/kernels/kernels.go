@@ -82,7 +82,8 @@ type Tuning struct {
 	// ShortContext is the longest context, at most 256 positions, for which fused steps compute attention and the layer after it in one
 	// kernel (ShortBlock); 0: none.
 	ShortContext int
-	// PrefillRows is the least number of rows for which Attention takes a kernel that tiles queries. The serial kernel serves both.
+	// PrefillRows is the least number of rows for which Attention no longer takes the kernel for few rows: one that tiles queries where
+	// heads have more than 128 elements, else the one that serves all rows. The serial kernel serves both.
 	PrefillRows int
 	// SerialPart is the most positions that one invocation of the serial attention walks over, a multiple of 4; 0 is what
 	// software adapters can. Longer contexts are cut.
