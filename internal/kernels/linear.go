@@ -90,6 +90,7 @@ func (s *Set) Linear(a LinearArgs) (Op, error) {
 	t := trial{in: in, out: []gpu.Buffer{a.Y}, again: func() (Op, error) { return s.Linear(a) }}
 	if a.Rope != nil {
 		t.cache, t.kv = []gpu.Buffer{a.Rope.KCache, a.Rope.VCache}, a.Rope.KV
+		t.columns, t.stride = a.Rope.Heads*a.Rope.HeadDim, a.YStride
 	}
 	defer s.tried(t)()
 	choose, err := s.linearChoice(&a)
