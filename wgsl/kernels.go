@@ -157,7 +157,7 @@ func makeTable() []Kernel {
 		},
 		{
 			Name: "paged_attn_linear", Bindings: bindings("tokens?", "block_tables", "qkv", "k_cache", "v_cache", "w", "scales", "shares!"),
-			Tuning: []string{"WG", "HEADS", "EACH", "SLICES", "LIMIT", "K", "N", "HEAD_DIM", "KV_TYPE"}, Weights: true, Ref: "PagedAttnLinear",
+			Tuning: []string{"WG", "HEADS", "EACH", "SLICES", "K", "N", "HEAD_DIM", "KV_TYPE"}, Weights: true, Ref: "PagedAttnLinear",
 		},
 		{
 			Name: "paged_attn_reduce", Bindings: bindings("partial", "out!"),

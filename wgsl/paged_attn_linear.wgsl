@@ -28,7 +28,7 @@
 // Grid     (ceil(N / ROWS), H/HEADS, M) workgroups of WG.
 // Traffic  reads w and scales M times, and for each workgroup the keys and values of a KV head (from cache); writes 4*M*N*H/HEADS.
 //          Bound by latency.
-// Storage  16*LIMIT + 32*WG + 512 bytes of workgroup memory.
+// Storage  10,752 bytes of workgroup memory.
 // Numerics softmax in f32, relative to the largest score of each slice; f32 sums, LANES partial ones a row and set.
 // Needs    a lib_weight file, appended by wgsl.Source; formats that are read 32 at a time; nothing beyond the portable subset.
 // Ref      internal/ref, PagedAttnLinear.
@@ -38,7 +38,6 @@ const WG: u32 = 256u;       // invocations per workgroup
 const HEADS: u32 = 4u;      // query heads of a set, 1 to 4, which divides H/G
 const EACH: u32 = 2u;       // rows of w that an invocation has a part of: 1, 2 or 4
 const SLICES: u32 = 4u;     // of positions: 4, 8 or 16, at most 2*WG/D
-const LIMIT: u32 = 128u;    // positions: 128 or 256
 const K: u32 = 2048u;       // inputs, as in Params
 const N: u32 = 1024u;       // rows of w, as in Params
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16, at most 128
@@ -73,6 +72,7 @@ struct Step {
 @group(0) @binding(8) var<storage, read> scales: array<u32>;
 @group(0) @binding(9) var<storage, read_write> shares: array<f32>;
 
+const LIMIT: u32 = 128u;           // positions that can be served; those whose keys are loaded together
 const LOWEST: f32 = -3.4028234e38; // -FLT_MAX; WGSL has no infinity
 const BLOCK: u32 = 16u;            // tokens per block
 const OCTETS: u32 = HEAD_DIM / 8u;
@@ -82,13 +82,12 @@ const QUERIES: u32 = HEADS * VECS;
 const COLUMNS: u32 = HEAD_DIM / 2u;
 const PAIRS: u32 = (HEADS + 1u) / 2u; // of heads
 const MIXED: u32 = PAIRS * VECS;
-const TILE: u32 = 64u;        // positions whose values are loaded together
-const ROUND: u32 = WG / 2u;   // positions whose keys are loaded together
+const TILE: u32 = 64u; // positions whose values are loaded together
 const LANES: u32 = HEADS * HEAD_DIM / 32u; // that share a row of w, at most 16
 const GROUPS: u32 = WG / LANES;
 const SHARES: u32 = K / HEAD_DIM / HEADS;
 const POOL: u32 = LIMIT + 2u * WG;
-const MIDDLE: u32 = LIMIT;    // of pool: sums of slices, sums of lanes
+const MIDDLE: u32 = LIMIT;     // of pool: sums of slices, sums of lanes
 const UPPER: u32 = 2u * LIMIT; // queries, scores
 
 var<workgroup> pool: array<vec4<f32>, POOL>;
@@ -279,12 +278,6 @@ fn top_of(slice: u32, n: u32) -> vec4<f32> {
   if (n > TILE) {
     top = max(top, top_tile(slice + TILE));
   }
-  if (LIMIT > 2u * TILE && n > 2u * TILE) {
-    top = max(top, top_tile(slice + 2u * TILE));
-  }
-  if (LIMIT > 2u * TILE && n > 3u * TILE) {
-    top = max(top, top_tile(slice + 3u * TILE));
-  }
   return top;
 }
 
@@ -348,11 +341,7 @@ fn attend(m: u32, share: u32, tid: u32) {
   let first = min(slice, SLICES - 1u);
   let column = tid % COLUMNS;
   // Everything is asked for before anything is computed. Positions past the end hold anything: what is read instead is the last one.
-  let k0 = keys_at(vector_at(token.w, min(key, last), g), half);
-  var k1 = k0;
-  if (LIMIT > ROUND && n > ROUND) {
-    k1 = keys_at(vector_at(token.w, min(ROUND + key, last), g), half);
-  }
+  let keys = keys_at(vector_at(token.w, min(key, last), g), half);
   let v0 = values_at(token.w, 0u, first, last, g, column);
   var v1 = v0;
   if (n > TILE) {
@@ -362,16 +351,7 @@ fn attend(m: u32, share: u32, tid: u32) {
     pool[UPPER + tid] = qkv[m * p.row_stride / 4u + share * QUERIES + tid] * p.scale;
   }
   workgroupBarrier(); // queries are complete
-  pool[half * LIMIT + key] = dot_keys(k0, half);
-  if (LIMIT > ROUND && n > ROUND) {
-    pool[half * LIMIT + ROUND + key] = dot_keys(k1, half);
-  }
-  var v2 = v0;
-  var v3 = v0;
-  if (LIMIT > 2u * TILE && n > 2u * TILE) { // now that the keys' registers are free
-    v2 = values_at(token.w, 2u * TILE, first, last, g, column);
-    v3 = values_at(token.w, 3u * TILE, first, last, g, column);
-  }
+  pool[half * LIMIT + key] = dot_keys(keys, half);
   workgroupBarrier(); // dots are complete; nobody reads queries any more
   var score = vec4<f32>(LOWEST);
   if (tid < n) {
@@ -393,9 +373,6 @@ fn attend(m: u32, share: u32, tid: u32) {
     var s = weigh_tile(Sums(vec2<f32>(0.0), vec2<f32>(0.0), vec2<f32>(0.0), vec2<f32>(0.0), vec4<f32>(0.0)), v0, slice);
     if (n > TILE) {
       s = weigh_tile(s, v1, slice + TILE);
-    }
-    if (LIMIT > 2u * TILE && n > 2u * TILE) {
-      s = weigh_tile(weigh_tile(s, v2, slice + 2u * TILE), v3, slice + 3u * TILE);
     }
     let at = MIDDLE + slice * PAIRS * COLUMNS + column;
     pool[at] = vec4<f32>(s.a, s.b);

@@ -94,20 +94,19 @@ func Run(ctx context.Context, dev gpu.Device, level Level, report func(Result, e
 
 // The choices of variants that cases force.
 var (
-	forceMatvec      = kernels.Tuning{Prefer: []string{"matvec 4", "decode"}, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
-	forceMatmul      = kernels.Tuning{Prefer: []string{"matmul", "prefill"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
-	forceGrouped     = kernels.Tuning{Prefer: []string{"grouped 8x128", "grouped 4x128"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1024}
-	groupWide        = kernels.Tuning{Prefer: []string{"grouped 4x256"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 64}
-	groupNarrow      = kernels.Tuning{Prefer: []string{"grouped 4x128"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
-	forceStrides     = kernels.Tuning{Prefer: []string{"decode"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
-	serialMatvec     = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
-	serialMatmul     = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
-	serialParts      = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
-	serialBoth       = kernels.Tuning{BarrierFree: true, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
-	uniform          = kernels.Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
-	onePipeline      = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
-	shortContexts    = kernels.Tuning{Fuse: true, ShortContext: 128, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
-	shortContexts256 = kernels.Tuning{Fuse: true, ShortContext: 256, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
+	forceMatvec   = kernels.Tuning{Prefer: []string{"matvec 4", "decode"}, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	forceMatmul   = kernels.Tuning{Prefer: []string{"matmul", "prefill"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
+	forceGrouped  = kernels.Tuning{Prefer: []string{"grouped 8x128", "grouped 4x128"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	groupWide     = kernels.Tuning{Prefer: []string{"grouped 4x256"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 64}
+	groupNarrow   = kernels.Tuning{Prefer: []string{"grouped 4x128"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
+	forceStrides  = kernels.Tuning{Prefer: []string{"decode"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}
+	serialMatvec  = kernels.Tuning{BarrierFree: true, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: 1, Workgroups: 1}
+	serialMatmul  = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
+	serialParts   = kernels.Tuning{BarrierFree: true, MatmulRows: 1, PrefillRows: 1, Workgroups: 1, SerialPart: 32}
+	serialBoth    = kernels.Tuning{BarrierFree: true, MatmulRows: 2, GroupPairs: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
+	uniform       = kernels.Tuning{BarrierFree: true, UniformX: true, MatmulRows: 2, PrefillRows: 1, Workgroups: 1, Deterministic: true}
+	onePipeline   = kernels.Tuning{MatmulRows: 9, PrefillRows: 65, Workgroups: 1024, Deterministic: true}
+	shortContexts = kernels.Tuning{Fuse: true, ShortContext: 128, MatmulRows: 1, PrefillRows: 1, Workgroups: 1}
 )
 
 // hasCapability says whether a device has what a case needs, if anything.
@@ -146,7 +145,7 @@ func Cases(level Level) []Case {
 		add("norm_linear/q4g32", nil, func(b *bench) error { return normLinearCase(b, q4, fusedShapes[:1]) })
 		add("qkv_rope_store/q4g32", nil, func(b *bench) error { return qkvRopeStoreCase(b, q4, qkvShapes[:1]) })
 		add("attn_linear/q4g32", nil, func(b *bench) error { return attnLinearCase(b, q4, quant.KVF16, []int{128}, false) })
-		add("paged_attn_linear/q4g32", &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, q4, quant.KVF16, []int{128}, 128) })
+		add("paged_attn_linear/q4g32", &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, q4, quant.KVF16, []int{128}, 3) })
 		add("head_argmax/q4g32", nil, func(b *bench) error { return headArgmaxCase(b, q4, headShapes[:1], true) })
 		add("silu_mul", nil, siluMulCase)
 		add("gather_rows", nil, gatherRowsCase)
@@ -251,12 +250,11 @@ func Cases(level Level) []Case {
 		return attnLinearCase(b, quant.Format{Kind: quant.F16}, quant.KVF16, []int{128}, false)
 	})
 	for _, f := range fusedFormats() {
-		add("paged_attn_linear/"+f.String(), &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, f, quant.KVF16, []int{128}, 128) })
+		add("paged_attn_linear/"+f.String(), &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, f, quant.KVF16, []int{128}, 6) })
 	}
 	for _, kv := range []quant.KVType{quant.KVF16, quant.KVF32} {
 		dims := dims[:len(dims)-1] // it ends at 128
-		add("paged_attn_linear/"+kv.String(), &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, q4, kv, append(dims, 64), 128) })
-		add("paged_attn_linear_256/"+kv.String(), &shortContexts256, func(b *bench) error { return pagedAttnLinearCase(b, q4, kv, append(dims, 64), 256) })
+		add("paged_attn_linear/"+kv.String(), &shortContexts, func(b *bench) error { return pagedAttnLinearCase(b, q4, kv, append(dims, 64), 2) })
 	}
 	for _, f := range fusedFormats() {
 		add("head_argmax/"+f.String(), nil, func(b *bench) error { return headArgmaxCase(b, f, headShapes[:2], false) })

@@ -193,23 +193,22 @@ func attnLinearCase(b *bench, f quant.Format, kv quant.KVType, dims []int, long 
 	return nil
 }
 
-// shortRuns has single tokens around the edges of what paged_attn_linear takes at a time: 16, 64, 128 and 192 positions.
+// shortRuns has single tokens around the edges of what paged_attn_linear takes at a time: 16, 64 and 128 positions.
 var shortRuns = []attnStep{
 	{{0, 1}},
 	{{63, 64}, {64, 65}, {127, 128}},
 	{{2, 3}, {15, 16}, {16, 17}, {100, 101}},
-	{{128, 129}, {191, 192}, {192, 193}, {255, 256}},
 }
 
-// pagedAttnLinearCase runs steps for each head dimension, with a different set of heads each time. The contexts are at most limit.
-func pagedAttnLinearCase(b *bench, f quant.Format, kv quant.KVType, dims []int, limit int) error {
-	shapes := []struct{ kvHeads, group, set, each int }{{2, 4, 4, 2}, {1, 8, 4, 4}, {1, 2, 2, 1}, {2, 3, 3, 2}, {2, 8, 2, 2}, {3, 1, 1, 4}}
+// shortShapes are heads, how many of them make a share, and how many rows of weights an invocation has.
+var shortShapes = []struct{ kvHeads, group, set, each int }{{2, 4, 4, 2}, {2, 3, 3, 2}, {1, 8, 4, 4}, {2, 8, 2, 2}, {1, 2, 2, 1}, {3, 1, 1, 4}}
+
+// pagedAttnLinearCase runs steps for each head dimension, for every so many of the shapes.
+func pagedAttnLinearCase(b *bench, f quant.Format, kv quant.KVType, dims []int, every int) error {
 	for i, d := range dims {
-		for j, shape := range shapes {
+		for j := i % every; j < len(shortShapes); j += every {
+			shape := shortShapes[j]
 			runs := shortRuns[(i+j)%3]
-			if limit > 128 && j%2 == 1 {
-				runs = shortRuns[3]
-			}
 			k, n := shape.kvHeads*shape.group*d, 37+64*(j%2)
 			if k%f.Multiple() != 0 || shape.set*d%32 != 0 {
 				continue

@@ -147,9 +147,9 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 			return nil
 		}
 		return []wgsl.Consts{
-			{"HEADS": 4, "EACH": 2, "SLICES": 4, "LIMIT": 128, "K": 2048, "N": 1024, "HEAD_DIM": 128, "KV_TYPE": 1},
-			{"HEADS": 2, "EACH": 4, "SLICES": 8, "LIMIT": 256, "K": 96, "N": 5, "HEAD_DIM": 48, "KV_TYPE": 0},
-			{"HEADS": 1, "EACH": 1, "SLICES": 16, "LIMIT": 256, "K": 64, "N": 5, "HEAD_DIM": 32, "KV_TYPE": 1},
+			{"HEADS": 4, "EACH": 2, "SLICES": 4, "K": 2048, "N": 1024, "HEAD_DIM": 128, "KV_TYPE": 1},
+			{"HEADS": 2, "EACH": 4, "SLICES": 8, "K": 96, "N": 5, "HEAD_DIM": 48, "KV_TYPE": 0},
+			{"HEADS": 1, "EACH": 1, "SLICES": 16, "K": 64, "N": 5, "HEAD_DIM": 32, "KV_TYPE": 1},
 		}
 	case "paged_attn_few":
 		var list []wgsl.Consts

@@ -79,7 +79,7 @@ type Tuning struct {
 	GroupPairs int
 	// Fuse says that steps of at most FusedRows rows should use NormLinear and QKVRopeStore.
 	Fuse bool
-	// ShortContext is the longest context, at most 256 positions, for which fused steps compute attention and the layer after it in one
+	// ShortContext is the longest context, at most 128 positions, for which fused steps compute attention and the layer after it in one
 	// kernel (ShortBlock); 0: none.
 	ShortContext int
 	// PrefillRows is the least number of rows for which Attention no longer takes the kernel for few rows: one that tiles queries where

@@ -28,24 +28,18 @@ type pagedAttnLinearParams struct {
 const (
 	// MaxShares is how many shares a row has at most.
 	MaxShares = 8
-	// shortWG is the number of invocations of paged_attn_linear.
-	shortWG = 256
+	// What paged_attn_linear has: positions, invocations, bytes of workgroup memory.
+	shortLimit  = 128
+	shortWG     = 256
+	shortMemory = 10752
 )
 
 // ShortContext is the longest context that PagedAttnLinear serves, in positions; 0 if the device has no use for it.
 func (s *Set) ShortContext() int {
-	if !s.Fuses() || s.limits.MaxInvocations < shortWG || s.limits.MaxWorkgroupMemory < 16*s.shortLimit()+32*shortWG+512 {
+	if !s.Fuses() || s.limits.MaxInvocations < shortWG || s.limits.MaxWorkgroupMemory < shortMemory {
 		return 0
 	}
-	return s.tuning.ShortContext
-}
-
-// shortLimit is the number of positions that paged_attn_linear is made for.
-func (s *Set) shortLimit() int {
-	if s.tuning.ShortContext <= 128 {
-		return 128
-	}
-	return 256
+	return min(s.tuning.ShortContext, shortLimit)
 }
 
 // shortSets lists how many heads PagedAttnLinear can have in a set, the default first.
@@ -99,7 +93,7 @@ func (s *Set) shortDispatch(args PagedAttnLinearArgs) (*dispatch, error) {
 	part := w.Parts[0]
 	p, err := s.pipeline("paged_attn_linear", &part.Format, wgsl.Consts{
 		"WG": shortWG, "HEADS": uint32(args.Set), "EACH": uint32(args.Each), "SLICES": uint32(shortSlices(a.HeadDim)),
-		"LIMIT": uint32(s.shortLimit()), "K": uint32(w.K), "N": uint32(w.Rows), "HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV),
+		"K": uint32(w.K), "N": uint32(w.Rows), "HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV),
 	})
 	if err != nil {
 		return nil, err
