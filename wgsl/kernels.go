@@ -141,7 +141,7 @@ func makeTable() []Kernel {
 		},
 		{
 			Name: "paged_attn_grouped", Bindings: bindings(append(attention, "partial!")...),
-			Tuning: []string{"WG", "HEADS", "HEAD_DIM", "KV_TYPE", "WHOLE"}, Libs: kv, Ref: "PagedAttnDecode",
+			Tuning: []string{"WG", "HEADS", "HEAD_DIM", "KV_TYPE", "WHOLE", "AHEAD"}, Libs: kv, Ref: "PagedAttnDecode",
 		},
 		{
 			Name: "paged_attn_few", Bindings: bindings("tokens?", "block_tables", "qkv", "k_cache", "v_cache", "partial!"),

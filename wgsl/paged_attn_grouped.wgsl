@@ -7,8 +7,8 @@
 // again every parts*PART tokens. paged_attn_reduce combines the partitions; with WHOLE there is one, and the result is written.
 //
 // A round takes PART positions. Four invocations share the scores of two positions, of HEADS heads each; then one invocation has an
-// octet of the sums of four heads and of every SLICES-th four of positions. What a round reads is asked for before it is needed: the
-// keys during the round before, the first values before the scores. Keys and values are read once for the HEADS heads.
+// octet of the sums of four heads and of every SLICES-th four of positions. Keys and values are read once for the HEADS heads. With
+// AHEAD what a round reads is asked for before it is needed: the keys during the round before, values one four earlier.
 //
 // Shapes   M tokens, S sequences, H query heads, G KV heads (H a multiple of G), D = HEAD_DIM, N blocks of 16 tokens
 //   tokens        [M] vec4<u32>                    read   (id, position, slot, sequence)
@@ -32,6 +32,7 @@ const HEADS: u32 = 8u;      // query heads per workgroup: 4, 8
 const HEAD_DIM: u32 = 128u; // D, a multiple of 16, at most 128
 const KV_TYPE: u32 = 1u;    // of the cache: 0 f32, 1 f16, 2 int8 with scales
 const WHOLE: u32 = 0u;      // 1: there is one partition
+const AHEAD: u32 = 1u;      // 1: loads are early, which takes registers: for as few workgroups as cannot hide each other's waits
 
 struct Params {
   heads: u32,      // H
@@ -289,7 +290,13 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
   var b3 = vec4<f32>(0.0);
   for (var first = begin; first < n; first += p.parts * PART) {
     let last = n - 1u - first; // never past the end: whatever lies there may be NaN
-    var values = values_at(seq, first, slice, last, g, column);
+    var values: Values;
+    if (AHEAD == 1u) {
+      values = values_at(seq, first, slice, last, g, column);
+    } else if (first != begin) {
+      k0 = keys_at(seq, min(first + mine, n - 1u), g, lane);
+      k1 = keys_at(seq, min(first + mine + BEYOND, n - 1u), g, lane);
+    }
     var d = Dots(vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0), vec4<f32>(0.0));
     d = add_dots(d, lane, k0.a, k1.a);
     if (OCTETS > LANES) {
@@ -351,7 +358,7 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
     }
     workgroupBarrier(); // the weights are complete
     let next = first + p.parts * PART;
-    if (next < n) {
+    if (AHEAD == 1u && next < n) {
       k0 = keys_at(seq, min(next + mine, n - 1u), g, lane);
       k1 = keys_at(seq, min(next + mine + BEYOND, n - 1u), g, lane);
     }
@@ -366,8 +373,10 @@ fn paged_attn_grouped(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invoc
     b3 *= shrink.w;
     for (var j = 0u; j < EACH; j += 1u) {
       let four = slice + j * SLICES;
-      let v = values;
-      if (j + 1u < EACH) {
+      var v = values;
+      if (AHEAD == 0u) {
+        v = values_at(seq, first, four, last, g, column);
+      } else if (j + 1u < EACH) {
         values = values_at(seq, first, four + SLICES, last, g, column);
       }
       let s = v.scale * select(0.0, 1.0, slice < SLICES && four < FOURS);

@@ -96,7 +96,7 @@ func Run(ctx context.Context, dev gpu.Device, level Level, report func(Result, e
 var (
 	forceMatvec   = kernels.Tuning{Prefer: []string{"matvec 4", "decode"}, MatmulRows: math.MaxInt32, GroupPairs: math.MaxInt32, PrefillRows: math.MaxInt32, Workgroups: 1024}
 	forceMatmul   = kernels.Tuning{Prefer: []string{"matmul", "prefill"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
-	forceGrouped  = kernels.Tuning{Prefer: []string{"grouped 8x128", "grouped 4x128"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1024}
+	forceGrouped  = kernels.Tuning{Prefer: []string{"grouped 8x128", "grouped 4x128 late"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1024}
 	groupWide     = kernels.Tuning{Prefer: []string{"grouped 4x256"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 64}
 	groupNarrow   = kernels.Tuning{Prefer: []string{"grouped 4x128"}, MatmulRows: 1, PrefillRows: 1, Workgroups: 1024}
 	forceStrides  = kernels.Tuning{Prefer: []string{"decode"}, MatmulRows: 1, PrefillRows: math.MaxInt32, Workgroups: 1}

@@ -176,7 +176,7 @@ func constSets(name string, f *quant.Format) []wgsl.Consts {
 		for i, d := range []uint32{16, 48, 80, 128} {
 			for _, kv := range quant.KVTypes() {
 				wg := []uint32{256, 128, 128, 128}[i]
-				list = append(list, wgsl.Consts{"WG": wg, "HEADS": 4 << (i % 2), "HEAD_DIM": d, "KV_TYPE": uint32(kv), "WHOLE": uint32(i / 2)})
+				list = append(list, wgsl.Consts{"WG": wg, "HEADS": 4 << (i % 2), "HEAD_DIM": d, "KV_TYPE": uint32(kv), "WHOLE": uint32(i / 2), "AHEAD": 1 - uint32(i%2)})
 			}
 		}
 		return list

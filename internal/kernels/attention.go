@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/pagelight/pagelight/internal/gpu"
@@ -124,7 +123,7 @@ func (s *Set) attnKernel(a *AttentionArgs, name string, rows int) (d attnDispatc
 		d.all, err = s.attnPrefill(a)
 	default:
 		for _, g := range groupedShapes {
-			if g.String() == name {
+			if g.name == name {
 				return s.attnGrouped(a, rows, g)
 			}
 		}
@@ -148,7 +147,7 @@ func (s *Set) attnOptions(a *AttentionArgs, rows, few int) []string {
 	case s.tuning.Deterministic && a.Heads == a.KVHeads:
 		return []string{"decode"}
 	case s.tuning.Deterministic: // one shape, whatever the rows
-		return a.groupedNames(math.MaxInt)[:1]
+		return []string{a.manyHeads().name}
 	case rows > few:
 		return a.groupedNames(rows)
 	case a.Heads == a.KVHeads:

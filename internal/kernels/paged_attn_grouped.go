@@ -1,36 +1,45 @@
 package kernels
 
-import (
-	"fmt"
-
-	"github.com/pagelight/pagelight/wgsl"
-)
+import "github.com/pagelight/pagelight/wgsl"
 
 // groupedShape is a shape of workgroups of paged_attn_grouped. Its partitions have wg/2 positions.
 type groupedShape struct {
-	heads int // query heads of one: 4 or 8
-	wg    int // invocations: 128, or 256 for 4 heads
+	name  string
+	heads int  // query heads of one: 4 or 8
+	wg    int  // invocations: 128, or 256 for 4 heads
+	ahead bool // loads are early
 }
 
-func (g groupedShape) String() string { return fmt.Sprintf("grouped %dx%d", g.heads, g.wg) }
+// groupedShapes are all of them: what is the fastest for few rows first.
+var groupedShapes = []groupedShape{
+	{"grouped 4x256", 4, 256, true}, {"grouped 4x128", 4, 128, true}, {"grouped 4x128 late", 4, 128, false}, {"grouped 8x128", 8, 128, false},
+}
 
-// groupedShapes are all of them: those that make few rows fast first.
-var groupedShapes = []groupedShape{{4, 256}, {4, 128}, {8, 128}}
+// groupedFastest is the number of rows up to which each shape but the last is the fastest, on an H200.
+var groupedFastest = []int{32, 64, 256}
+
+// manyHeads is the shape that suits a best where there are workgroups enough.
+func (a *AttentionArgs) manyHeads() groupedShape {
+	if a.Heads/a.KVHeads > 4 {
+		return groupedShapes[3]
+	}
+	return groupedShapes[2]
+}
 
 // groupedNames lists the shapes that suit a, the default for rows rows first: few rows want many workgroups, many rows want to read
 // keys and values once.
 func (a *AttentionArgs) groupedNames(rows int) (list []string) {
-	const wide, narrow = 32, 64 // rows up to which the first two shapes are the fastest
-	first := 2
-	switch {
-	case rows <= wide:
-		first = 0
-	case rows <= narrow || a.Heads/a.KVHeads <= 4:
-		first = 1
+	first := a.manyHeads().name
+	for i, most := range groupedFastest {
+		if rows <= most {
+			first = groupedShapes[i].name
+			break
+		}
 	}
-	for i := range groupedShapes {
-		if g := groupedShapes[(first+i)%len(groupedShapes)]; g.heads == 4 || a.Heads/a.KVHeads > 4 {
-			list = append(list, g.String())
+	list = append(list, first)
+	for _, g := range groupedShapes {
+		if g.name != first && (g.heads == 4 || a.Heads/a.KVHeads > 4) {
+			list = append(list, g.name)
 		}
 	}
 	return list
@@ -83,11 +92,7 @@ func (s *Set) attnGrouped(a *AttentionArgs, most int, g groupedShape) (attnDispa
 	if err != nil || cut == 0 {
 		return attnDispatches{whole, whole}, err
 	}
-	// Partitions make enough workgroups, so these may have many heads.
-	if g = (groupedShape{4, 128}); a.Heads/a.KVHeads > 4 {
-		g.heads = 8
-	}
-	split, err := s.attnGroupedSplit(a, cut, g)
+	split, err := s.attnGroupedSplit(a, cut, a.manyHeads()) // partitions make enough workgroups
 	return attnDispatches{whole, func(rows int) []*dispatch {
 		if rows <= cut {
 			return split(rows)
@@ -123,6 +128,7 @@ func (s *Set) attnWhole(a *AttentionArgs, most int, g groupedShape) (func(rows i
 func (s *Set) groupedPipeline(a *AttentionArgs, g groupedShape, whole bool) (*pipeline, error) {
 	return s.pipeline("paged_attn_grouped", nil, wgsl.Consts{
 		"WG": uint32(g.wg), "HEADS": uint32(g.heads), "HEAD_DIM": uint32(a.HeadDim), "KV_TYPE": uint32(a.KV), "WHOLE": bit(whole),
+		"AHEAD": bit(g.ahead),
 	})
 }
 
