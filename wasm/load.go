@@ -25,10 +25,11 @@ type loadFields struct {
 		Quant       string        `json:"quant"` // "none", "q8" or "q4"
 		LogitRows   int           `json:"logit_rows"`
 		// For measuring: answers at once, and whether prompts are to be computed anew whatever was asked before.
-		MaxSeqs       int      `json:"max_seqs"`
-		NoPrefixCache bool     `json:"no_prefix_cache"`
-		Prefer        []string `json:"prefer"` // variants of kernels
-		Tuning        string   `json:"tuning"` // "auto" or "off"
+		MaxSeqs          int      `json:"max_seqs"`
+		MaxBatchedTokens int      `json:"max_batched_tokens"`
+		NoPrefixCache    bool     `json:"no_prefix_cache"`
+		Prefer           []string `json:"prefer"` // variants of kernels
+		Tuning           string   `json:"tuning"` // "auto" or "off"
 	} `json:"options"`
 }
 
@@ -142,7 +143,7 @@ func (w *worker) open(ctx context.Context, id string, f loadFields, prepare func
 	}
 	cfg := engine.Config{
 		Device: dev, Source: src, KV: f.Options.KV, GPUMemory: f.Options.GPUMemory, MaxModelLen: f.Options.MaxModelLen,
-		LogitRows: f.Options.LogitRows, MaxSeqs: f.Options.MaxSeqs, NoPrefixCache: f.Options.NoPrefixCache, Prefer: f.Options.Prefer,
+		LogitRows: f.Options.LogitRows, MaxSeqs: f.Options.MaxSeqs, MaxBatchedTokens: f.Options.MaxBatchedTokens, NoPrefixCache: f.Options.NoPrefixCache, Prefer: f.Options.Prefer,
 		Choices: known.Choices, Breathe: report.breathe,
 		Progress: func(p engine.Progress) {
 			// Files are fetched while others are uploaded; the page is told of one thing at a time.

@@ -60,10 +60,11 @@ func TestTuning(t *testing.T) {
 	if a := c.Ask(loadMessage("x", "ernie", "tuning", "perhaps"), patience); a.Status != 400 {
 		t.Errorf("a wrong option is answered by %s", a.Raw)
 	}
+	// Steps of few tokens only: the kernels for many take the software adapter a minute to compile.
 	load := func(c *Client) []string {
 		var ready struct{ Info engine.Info }
 		started := time.Now()
-		c.MustAsk(loadMessage("l", "ernie", "max_model_len", 64), "ready", slow).Decode(t, &ready)
+		c.MustAsk(loadMessage("l", "ernie", "max_model_len", 64, "max_seqs", 1, "max_batched_tokens", 4), "ready", slow).Decode(t, &ready)
 		t.Logf("ready after %v", time.Since(started))
 		return ready.Info.Notes
 	}
@@ -84,7 +85,7 @@ func TestTuning(t *testing.T) {
 	if !slices.Equal(before, golden.Greedy[:len(before)]) || len(before) != 4 {
 		t.Errorf("the answer is %v, the known one begins with %v", before, golden.Greedy)
 	}
-	c.Post(Message{"type": "tune", "id": "t", "only": "qkv_rope_store"})
+	c.Post(Message{"type": "tune", "id": "t", "only": "paged_attn_few"})
 	time.Sleep(300 * time.Millisecond)
 	if got := answer(c, "between"); !slices.Equal(got, before) {
 		t.Errorf("while kernels are measured %v, before %v", got, before)
@@ -97,7 +98,7 @@ func TestTuning(t *testing.T) {
 		Kept    bool
 	}
 	c.Wait("t", slow).Decode(t, &tuned)
-	if len(tuned.Choices) != 1 || !tuned.Kept || len(tuned.Choices[0].Times)+len(tuned.Choices[0].Rejected) < 6 {
+	if len(tuned.Choices) != 1 || !tuned.Kept || len(tuned.Choices[0].Times)+len(tuned.Choices[0].Rejected) < 2 {
 		t.Fatalf("measured %+v", tuned)
 	}
 	m := tuned.Choices[0]
@@ -118,8 +119,8 @@ func TestTuning(t *testing.T) {
 	if err := json.Unmarshal([]byte(kept[0].Text), &was); err != nil || !slices.Equal(was.Measured, []string{m.Key}) {
 		t.Fatalf("kept %s", found)
 	}
-	c.MustAsk(Message{"type": "unload", "id": "u"}, "unloaded", patience)    // what is left to measure takes long here
-	was.Version, was.Choices = 1, map[string]string{m.Key: "4x32 subgroups"} // whether it is faster or not
+	c.MustAsk(Message{"type": "unload", "id": "u"}, "unloaded", patience) // what is left to measure takes long here
+	was.Version, was.Choices = 1, map[string]string{m.Key: "subgroups"}   // whether it is faster or not
 	setTuning(t, c, marshal(t, was))
 	again := b.NewClient(t, base)
 	if notes := load(again); !strings.Contains(strings.Join(notes, " "), "(1 known)") {
