@@ -42,7 +42,7 @@ func Open(ctx context.Context, cfg Config) (_ *Engine, err error) {
 	if err := cfg.fill(e.dev.Info()); err != nil {
 		return nil, err
 	}
-	if e.Text, err = OpenText(ctx, e.src); err != nil {
+	if e.Text, err = openText(ctx, e.src, cfg.Breathe); err != nil {
 		return nil, err
 	}
 	e.numTokens = e.config.VocabSize

@@ -27,7 +27,9 @@ type Text struct {
 }
 
 // OpenText reads a model's tokenizer and chat template; it is no error when there are none.
-func OpenText(ctx context.Context, src Source) (*Text, error) {
+func OpenText(ctx context.Context, src Source) (*Text, error) { return openText(ctx, src, nil) }
+
+func openText(ctx context.Context, src Source, breathe func()) (*Text, error) {
 	t := &Text{}
 	files := map[string][]byte{}
 	for _, name := range []string{"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json", "chat_template.jinja"} {
@@ -44,7 +46,7 @@ func OpenText(ctx context.Context, src Source) (*Text, error) {
 		var err error
 		t.tok, err = tokenizer.New(tokenizer.Files{
 			Model: files["tokenizer.model"], JSON: files["tokenizer.json"], Config: files["tokenizer_config.json"],
-			AddedTokens: files["added_tokens.json"], SpecialTokensMap: files["special_tokens_map.json"],
+			AddedTokens: files["added_tokens.json"], SpecialTokensMap: files["special_tokens_map.json"], Breathe: breathe,
 		})
 		if err != nil {
 			return nil, err

@@ -33,7 +33,7 @@ type spModel struct {
 
 // newSPModel checks the model as ModelInterface::InitializePieces of
 // SentencePiece does, and builds the indices.
-func newSPModel(p *modelProto) (*spModel, error) {
+func newSPModel(p *modelProto, breathe *pauses) (*spModel, error) {
 	switch p.modelType {
 	case 2:
 	case 1:
@@ -71,6 +71,7 @@ func newSPModel(p *modelProto) (*spModel, error) {
 		m.bytes[i] = -1
 	}
 	for id := range int32(n) {
+		breathe.step()
 		index := m.normal
 		piece := m.table.piece(id)
 		switch m.table.types[id] {
@@ -109,7 +110,7 @@ func newSPModel(p *modelProto) (*spModel, error) {
 			}
 		}
 	}
-	m.joints = newJoints(m.eachJoint)
+	m.joints = newJoints(func(visit func(left, right rune)) { m.eachJoint(breathe, visit) })
 	m.scratch.New = func() any { return new(bpeScratch) }
 	return m, nil
 }
@@ -135,8 +136,9 @@ func byteOfPiece(piece []byte) (byte, bool) {
 	return v, true
 }
 
-func (m *spModel) eachJoint(visit func(left, right rune)) {
+func (m *spModel) eachJoint(breathe *pauses, visit func(left, right rune)) {
 	for id := range int32(m.table.len()) {
+		breathe.step()
 		switch m.table.types[id] {
 		case typeNormal, typeUserDefined, typeUnused:
 		default:

@@ -110,7 +110,7 @@ type modelProto struct {
 
 // parseModel reads a serialized ModelProto. All lengths are checked; piece
 // text is copied, so that the file's bytes can be freed.
-func parseModel(data []byte) (*modelProto, error) {
+func parseModel(data []byte, breathe *pauses) (*modelProto, error) {
 	if len(data) == 0 {
 		return nil, errors.New("file is empty")
 	}
@@ -123,6 +123,7 @@ func parseModel(data []byte) (*modelProto, error) {
 		dummyPrefix: true, removeExtra: true, escapeSpace: true,
 	}
 	for len(data) > 0 {
+		breathe.step()
 		f, rest, err := nextField(data)
 		if err != nil {
 			return nil, err

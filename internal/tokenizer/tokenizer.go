@@ -22,6 +22,25 @@ type Files struct {
 	Config           []byte // tokenizer_config.json
 	AddedTokens      []byte // added_tokens.json: {"<text>": id}
 	SpecialTokensMap []byte // special_tokens_map.json
+
+	// Breathe, if not nil, is called now and then while Model is read: a large one takes a browser a tenth of a second, in which nothing
+	// else would have its turn.
+	Breathe func()
+}
+
+// pauses calls now after every so many pieces.
+type pauses struct {
+	now func()
+	n   int
+}
+
+// pauseEvery is how many pieces a browser reads in a millisecond or two.
+const pauseEvery = 1024
+
+func (p *pauses) step() {
+	if p.n++; p.n%pauseEvery == 0 && p.now != nil {
+		p.now()
+	}
 }
 
 // Tokenizer is a vocabulary with its segmentation. Implementations are
@@ -129,11 +148,12 @@ func New(f Files) (Tokenizer, error) {
 // sentencepiece_processor.cc, model_interface.cc) and transformers
 // (tokenization_llama.py, tokenization_utils.py).
 func newSentencePiece(f Files) (*sentencePiece, error) {
-	proto, err := parseModel(f.Model)
+	breathe := pauses{now: f.Breathe}
+	proto, err := parseModel(f.Model, &breathe)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
-	model, err := newSPModel(proto)
+	model, err := newSPModel(proto, &breathe)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
