@@ -227,7 +227,7 @@ func (b *builder) inputs() {
 	b.LogitRows = b.buffer("logit_rows", 4*int64(max(b.MaxLogits, kernels.FusedRows)), gpu.UsageStorage|gpu.UsageUniform|gpu.UsageCopyDst)
 	positions := b.Shape.MaxBlocksPerSeq * blockSize
 	b.ropeTable = b.buffer("rope_table", ropeTableBytes(b.cfg, positions), gpu.UsageStorage|gpu.UsageCopyDst)
-	table := newRopeTable(b.cfg)
+	table := newRopeTable(b.cfg, b.set.Breathe)
 	for from := 0; from < positions && b.err == nil; from += ropePiece {
 		rows := table.rows(from, min(from+ropePiece, positions))
 		b.err = b.dev.WriteBuffer(b.ropeTable, int64(from)*ropeTableBytes(b.cfg, 1), gpu.Bytes(rows))

@@ -17,22 +17,29 @@ func ropeTableBytes(cfg *weights.Config, positions int) int64 {
 // ropeTable computes [positions, headDim/2] pairs (cos, sin) of position * frequency, in f64: WGSL's own sin and cos are too
 // coarse.
 type ropeTable struct {
-	freqs []float64 // [headDim/2]
-	buf   []float32
+	freqs   []float64 // [headDim/2]
+	buf     []float32
+	breathe func() // or nil
 }
 
-func newRopeTable(cfg *weights.Config) *ropeTable {
+// ropeBreath is after how many positions others have their turn: a browser computes 8 million sines in a second.
+const ropeBreath = 256
+
+func newRopeTable(cfg *weights.Config, breathe func()) *ropeTable {
 	freqs := make([]float64, cfg.HeadDim/2)
 	for i, f := range ropeFrequencies(cfg) {
 		freqs[i] = float64(f)
 	}
-	return &ropeTable{freqs: freqs}
+	return &ropeTable{freqs: freqs, breathe: breathe}
 }
 
 // rows is the rows of the positions from..to-1, valid until the next call.
 func (t *ropeTable) rows(from, to int) []float32 {
 	t.buf = t.buf[:0]
 	for p := from; p < to; p++ {
+		if p%ropeBreath == 0 && t.breathe != nil {
+			t.breathe()
+		}
 		for _, f := range t.freqs {
 			sin, cos := math.Sincos(float64(float32(float64(p) * f)))
 			t.buf = append(t.buf, float32(cos), float32(sin))
