@@ -8,9 +8,10 @@ import (
 // By hand: six rows, two steps.
 func TestAdvance(t *testing.T) {
 	const running, last, ended, stopped, undecided, lastBlock = 0, 1, 2, 3, 4, 5
+	counted := func(record uint32) uint32 { return 2 | record<<8 }
 	a := AdvanceArgs{
 		MaxBlocks: 2, RingRows: 6, Vocab: 9, IDs: []uint32{7, 7, 7, 7, Undecided, 7}, Counts: make([]uint32, 6*9),
-		States:      []State{{63, 9, 1, 1}, {0, 1, 0, 1}, {5, 0, 0, 1}, {0, 9, 2, 0}, {0, 9, 8, 1}, {0, 9, 0, 0}},
+		States:      []State{{63, 9, 1, counted(3)}, {0, 1, 0, counted(1)}, {5, 0, 0, counted(2)}, {0, 9, 2, 0}, {0, 9, 8, counted(4)}, {0, 9, 0, 1}},
 		Stops:       [][8]uint32{{6, 7}, {}, {}, {6, 7}, {}, {7}},
 		BlockTables: []uint32{40, 50, 60, 70},
 		Tokens:      []Token{{1, 15, 655, 0}, {1, 3, 643, 0}, {1, 3, 643, 0}, {1, 3, 643, 0}, {1, 3, 643, 0}, {1, 30, 1134, 1}},
@@ -35,7 +36,7 @@ func TestAdvance(t *testing.T) {
 		}
 	}
 	Advance(&a, 0, 6)
-	if want := []State{{65, 7, 1, 1}, {2, 0, 0, 1}, {7, 0, 0, 1}, {2, 0, 2, 0}, {2, 0, 8, 1}, {2, 7, 0, 0}}; !slices.Equal(a.States, want) {
+	if want := []State{{65, 7, 1, counted(3)}, {2, 0, 0, counted(1)}, {7, 0, 0, counted(2)}, {2, 0, 2, 0}, {2, 0, 8, counted(4)}, {2, 7, 0, 1}}; !slices.Equal(a.States, want) {
 		t.Errorf("states are %v, want %v", a.States, want)
 	}
 	if got := a.Tokens[lastBlock].Slot; got != NoSlot {
@@ -52,7 +53,7 @@ func TestAdvance(t *testing.T) {
 		t.Errorf("slots 63, 5 and 6 have %v", got)
 	}
 	counts := make([]uint32, 6*9)
-	counts[7], counts[9+7] = Seen|2, Seen|1
+	counts[3*9+7], counts[9+7] = Seen|2, Seen|1
 	if !slices.Equal(a.Counts, counts) {
 		t.Errorf("counts are %v, want %v", a.Counts, counts)
 	}
