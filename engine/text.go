@@ -52,6 +52,9 @@ func openText(ctx context.Context, src Source, breathe func()) (*Text, error) {
 			return nil, err
 		}
 	}
+	if breathe != nil {
+		breathe()
+	}
 	source, err := chat.FindTemplate(files["tokenizer_config.json"], files["chat_template.jinja"])
 	if errors.Is(err, chat.ErrNoTemplate) {
 		return t, nil

@@ -38,7 +38,13 @@ type pauses struct {
 const pauseEvery = 1024
 
 func (p *pauses) step() {
-	if p.n++; p.n%pauseEvery == 0 && p.now != nil {
+	if p.n++; p.n%pauseEvery == 0 {
+		p.pause()
+	}
+}
+
+func (p *pauses) pause() {
+	if p.now != nil {
 		p.now()
 	}
 }
@@ -161,12 +167,14 @@ func newSentencePiece(f Files) (*sentencePiece, error) {
 	if err != nil {
 		return nil, err
 	}
+	breathe.pause()
 	t := &sentencePiece{model: model, special: special}
 	same := func(s string) string { return s }
 	t.added, err = newAddedTokens(model, nil, c.AddedDecoder, f.AddedTokens, special, same)
 	if err != nil {
 		return nil, err
 	}
+	breathe.pause()
 	for id, kind := range model.table.types {
 		if kind == typeControl {
 			t.added.addFound(model.table.piece(int32(id)), int32(id))
