@@ -283,7 +283,7 @@ func TestShow(t *testing.T) {
 	for _, line := range []string{
 		"model          ernie-tiny\n", "architecture   ernie4_5\n", "parameters     15735168 (15.7 M)\n", "context        2048 tokens\n",
 		"weights        10.9 MiB: q4g32 7.5 MiB, q8g32 3.375 MiB, f32 25.5 KiB\n", "tokenizer      SentencePiece (tokenizer.model)\n",
-		"chat template  yes\n", "memory         545.4 MiB on a GPU", "manifest.json (25.54 KiB)\n",
+		"chat template  yes\n", " on a GPU (weights 10.9 MiB, KV cache 512 MiB) of a budget of 8 GiB", "manifest.json (25.54 KiB)\n",
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("%q does not say %q", text, line)
