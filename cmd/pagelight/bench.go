@@ -61,6 +61,9 @@ func (c *benchModelCmd) Run(a *app, k *kong.Context) error {
 	if c.MaxNumBatchedTokens < 0 {
 		return usagef("--max-num-batched-tokens must not be negative, got %d", c.MaxNumBatchedTokens)
 	}
+	if len(c.KV) == 0 {
+		return usagef("--kv is empty: f16, f32 or int8, or several of them")
+	}
 	line := newProgress(a.stderr)
 	o := bench.Options{
 		Prompts: c.NPrompt, Gens: c.NGen, Depths: c.NDepth, Batches: c.Batch, Repetitions: c.Repetitions, NoProfile: !c.Profile,

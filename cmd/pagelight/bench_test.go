@@ -110,6 +110,9 @@ func TestDoctorTuneSaysWhatIsWrong(t *testing.T) {
 	}{
 		"--tune nosuch": {exitModel, "nosuch"},
 		"--tune " + benchModel + " --tune-for=-5s": {exitUsage, "--tune-for must not be negative"},
+		"--tune=":                     {exitUsage, "--tune needs a model"},
+		"--full --tune " + benchModel: {exitUsage, "give one of them"},
+		"--tune " + benchModel:        {exitDevice, "no hardware adapter"},
 	} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), append([]string{"doctor", "--device", "cpu"}, strings.Fields(args)...), strings.NewReader(""), &out, &errs)

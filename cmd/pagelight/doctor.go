@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,8 +22,8 @@ type doctorCmd struct {
 	Full bool `help:"Run the whole conformance suite instead of the quick self-test (minutes on a software adapter)."`
 	JSON bool `name:"json" help:"Print a JSON object."`
 
-	Tune    string        `placeholder:"MODEL" help:"Instead of testing: time the variants of the kernels that this model needs on the GPU, and keep what is faster for the next starts. PAGELIGHT_TUNING is the folder of what was found, or off."`
-	TuneFor time.Duration `default:"1m" placeholder:"TIME" help:"Longest that --tune may take; the most expensive kernels come first. 0 is any time."`
+	Tune    *string       `placeholder:"MODEL" help:"Instead of testing: time the variants of the kernels that this model needs on the GPU, and keep what is faster for the next starts. PAGELIGHT_TUNING is the folder of what was found, or off."`
+	TuneFor time.Duration `default:"1m" placeholder:"TIME" help:"Longest that measuring may take, once the model is open; the most expensive kernels come first. 0 is any time."`
 
 	Device    string   `enum:"auto,gpu,cpu" default:"auto" env:"PAGELIGHT_DEVICE" help:"What to look at: auto (everything), gpu (adapters, software ones too), cpu."`
 	Quant     string   `enum:"none,q8,q4" default:"none" env:"PAGELIGHT_QUANT" help:"Weights of the models whose place is foretold: none (as stored), q8 or q4 (every matrix)."`
@@ -80,7 +81,15 @@ func (c *doctorCmd) Run(a *app) error {
 	if c.TuneFor < 0 {
 		return usagef("--tune-for must not be negative, got %v", c.TuneFor)
 	}
-	if c.Tune != "" {
+	if c.Tune != nil {
+		switch {
+		case *c.Tune == "":
+			return usagef("--tune needs a model")
+		case c.Full:
+			return usagef("--full tests and --tune measures: give one of them")
+		case os.Getenv("PAGELIGHT_TUNING") == "off":
+			return usagef("--tune has nowhere to keep what it finds: PAGELIGHT_TUNING is off")
+		}
 		return c.tune(a)
 	}
 	d := diagnosis{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, OK: true}
@@ -242,10 +251,10 @@ type tuned struct {
 
 // tune measures the choices among kernels for a model.
 func (c *doctorCmd) tune(a *app) error {
-	if err := a.fetchModel(c.Tune, nil); err != nil {
+	if err := a.fetchModel(*c.Tune, nil); err != nil {
 		return err
 	}
-	src, err := local.OpenModel(c.Tune, c.Quant, nil)
+	src, err := local.OpenModel(*c.Tune, c.Quant, nil)
 	if err != nil {
 		return modelError{err}
 	}
@@ -253,17 +262,17 @@ func (c *doctorCmd) tune(a *app) error {
 		return err
 	}
 	list, file, err := local.Tune(a.ctx, local.Options{
-		Model: c.Tune, Quant: c.Quant, Device: c.Device, Engine: engine.Config{GPUMemory: int64(c.GPUMemory), KV: engine.KVType(c.KV)},
+		Model: *c.Tune, Quant: c.Quant, Device: c.Device, Engine: engine.Config{GPUMemory: int64(c.GPUMemory), KV: engine.KVType(c.KV)},
 	}, c.TuneFor)
 	if m := (*engine.MemoryError)(nil); errors.As(err, &m) {
 		lacks := func(r engine.Remedy) bool { return r.MaxModelLen > 0 || r.MaxSeqs > 0 } // flags that doctor does not have
 		return modelError{fmt.Errorf("%w%s", err, wouldFit(slices.DeleteFunc(slices.Clone(m.Remedies), lacks)))}
 	}
-	if err != nil {
+	if err != nil && len(list) == 0 {
 		return err
 	}
 	if c.JSON {
-		return printJSON(a.stdout, tuned{file, list})
+		return errors.Join(printJSON(a.stdout, tuned{file, list}), err)
 	}
 	for _, m := range list {
 		line := fmt.Sprintf("%-50s %s %v", m.Key, m.Default, m.Times[m.Default])
@@ -275,6 +284,6 @@ func (c *doctorCmd) tune(a *app) error {
 			fmt.Fprintf(a.stdout, "  left out %s: %s\n", v, m.Rejected[v])
 		}
 	}
-	_, err = fmt.Fprintf(a.stdout, "kept in %s\n", file)
-	return err
+	_, failed := fmt.Fprintf(a.stdout, "kept in %s\n", file)
+	return errors.Join(failed, err)
 }

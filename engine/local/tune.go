@@ -56,6 +56,9 @@ func readTuning(file string) (t engine.Tuning, err error) {
 	if err != nil {
 		return t, err
 	}
+	if !st.Mode().IsRegular() { // reading a pipe would never end
+		return t, errors.New("is no regular file")
+	}
 	if st.Size() > engine.MaxTuningBytes {
 		return t, fmt.Errorf("has %d bytes, more than %d", st.Size(), engine.MaxTuningBytes)
 	}
@@ -66,8 +69,20 @@ func readTuning(file string) (t engine.Tuning, err error) {
 	return engine.ParseTuning(raw)
 }
 
-// saveChoices adds what was measured to the file. It is replaced as a whole, so that no reader sees half of it.
-func saveChoices(file, adapter string, list []engine.Measured) error {
+// newTuning begins the file that is to replace file, so that nothing is measured for a place where nothing can be kept. discard forgets it
+// unless it was kept.
+func newTuning(file string) (f *os.File, discard func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, nil, fmt.Errorf("tuning: %w", err)
+	}
+	if f, err = os.CreateTemp(filepath.Dir(file), "new-*"); err != nil {
+		return nil, nil, fmt.Errorf("tuning: %w", err)
+	}
+	return f, func() { _, _ = f.Close(), os.Remove(f.Name()) }, nil
+}
+
+// keepChoices adds what was measured to the file by way of f. The file is replaced as a whole, so that no reader sees half of it.
+func keepChoices(f *os.File, file, adapter string, list []engine.Measured) error {
 	t, err := readTuning(file)
 	if err != nil {
 		t = engine.Tuning{}
@@ -77,25 +92,18 @@ func saveChoices(file, adapter string, list []engine.Measured) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("tuning: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "new-*")
-	if err != nil {
-		return fmt.Errorf("tuning: %w", err)
-	}
 	_, err = f.Write(raw)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("tuning: %w", err), os.Remove(f.Name()))
+		return fmt.Errorf("tuning: %w", err)
 	}
 	return nil
 }
 
 // Tune measures the variants of a model's kernels on a hardware adapter and keeps what is faster than the defaults for the next time
-// that a model is opened on it. file is where.
+// that a model is opened on it. file is where. What was measured before an error, such as the end of ctx, is kept too.
 func Tune(ctx context.Context, o Options, budget time.Duration) (list []engine.Measured, file string, err error) {
 	if os.Getenv("PAGELIGHT_TUNING") == tuningOff {
 		return nil, "", errors.New("tuning: PAGELIGHT_TUNING is off")
@@ -111,15 +119,25 @@ func Tune(ctx context.Context, o Options, budget time.Duration) (list []engine.M
 	info := dev.Info()
 	file, err = TuningFile(dev)
 	if err == nil && info.Kind != gpu.KindHardware {
-		err = fmt.Errorf("tuning: %s is no hardware adapter, and there is nothing to choose on others", info.Name)
+		err = fmt.Errorf("tuning: %s is no hardware adapter, and there is nothing to choose on others (%w)", info.Name, gpu.ErrNoAdapter)
+	}
+	var f *os.File
+	discard := func() {}
+	if err == nil {
+		f, discard, err = newTuning(file)
 	}
 	if err != nil {
 		dev.Close()
 		return nil, "", errors.Join(err, src.Close())
 	}
+	defer discard()
 	o.Engine.Device, o.Engine.Source = dev, src
-	if list, err = engine.Tune(ctx, o.Engine, budget); err != nil {
-		return list, "", err
+	list, err = engine.Tune(ctx, o.Engine, budget)
+	if len(list) == 0 {
+		if err == nil {
+			err = fmt.Errorf("tuning: nothing was measured within %v", budget)
+		}
+		return nil, "", err
 	}
-	return list, file, saveChoices(file, info.Name, list)
+	return list, file, errors.Join(err, keepChoices(f, file, info.Name, list))
 }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
@@ -44,7 +45,12 @@ func TestChoicesAreKeptByAdapter(t *testing.T) {
 	}
 	save := func(list ...engine.Measured) {
 		t.Helper()
-		if err := saveChoices(file, "some GPU", list); err != nil {
+		f, discard, err := newTuning(file)
+		if err == nil {
+			err = keepChoices(f, file, "some GPU", list)
+			discard()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,6 +102,9 @@ func TestChoicesAreKeptByAdapter(t *testing.T) {
 	}
 	save(measured("a", "fast"))
 	want(map[string]string{"a": "fast"})
+	if _, _, err := newTuning(filepath.Join(file, "below.json")); err == nil {
+		t.Error("a file below a file can be begun")
+	}
 	t.Setenv("PAGELIGHT_TUNING", "off")
 	want(nil)
 }
@@ -104,7 +113,7 @@ func TestChoicesAreKeptByAdapter(t *testing.T) {
 func TestTuneNeedsAGPU(t *testing.T) {
 	t.Setenv("PAGELIGHT_TUNING", t.TempDir())
 	_, _, err := Tune(t.Context(), Options{Model: Builtin, Device: "cpu"}, time.Second)
-	if err == nil || !strings.Contains(err.Error(), "no hardware adapter") {
+	if err == nil || !strings.Contains(err.Error(), "no hardware adapter") || !errors.Is(err, gpu.ErrNoAdapter) {
 		t.Errorf("%v", err)
 	}
 	src, err := OpenModel(Builtin, "", nil)

@@ -63,7 +63,7 @@ type Tuner struct {
 	Prepare func(rows, positions int) error
 	// Time gives the time that a program takes.
 	Time func(ctx context.Context, p gpu.Program) (time.Duration, error)
-	// Budget is how long all may take; choices not looked at by then keep their defaults. 0: any time.
+	// Budget is how long all may take, but for the variant under way; choices and variants not looked at by then are left out. 0: any time.
 	Budget time.Duration
 	// Only says which choices are measured, by key and the rows of the largest step that they are made for; nil: all.
 	Only func(key string, rows int) bool
@@ -72,7 +72,11 @@ type Tuner struct {
 
 	found []Measured    // so far
 	spent time.Duration // so far
+	since time.Time     // of this Run
 }
+
+// over says whether the budget is spent.
+func (t *Tuner) over() bool { return t.Budget > 0 && t.spent+time.Since(t.since) > t.Budget }
 
 const (
 	// tuneRounds is how often a variant and the default are timed in turn. It has to be faster each time, which noise alone brings about once
@@ -96,8 +100,8 @@ func (t *Tuner) Run(ctx context.Context) (list []Measured, err error) {
 	if s.tuning.Deterministic || s.tuning.BarrierFree {
 		return nil, nil
 	}
-	start := time.Now()
-	defer func() { t.spent += time.Since(start) }()
+	t.since = time.Now()
+	defer func() { t.spent += time.Since(t.since) }()
 	choices := s.tuning.Choices
 	s.trying = true
 	defer func() { s.tuning.Choices, s.trying = choices, false }()
@@ -111,7 +115,7 @@ func (t *Tuner) Run(ctx context.Context) (list []Measured, err error) {
 		return t.found, err
 	}
 	for _, k := range order {
-		if t.Budget > 0 && t.spent+time.Since(start) > t.Budget {
+		if t.over() {
 			break
 		}
 		m, err := t.measure(ctx, back, k.key, k.took)
@@ -146,6 +150,9 @@ type timed struct {
 // order times the defaults and gives the choices by that, the longest first.
 func (t *Tuner) order(ctx context.Context, back gpu.Buffer) (order []timed, err error) {
 	for _, key := range t.Choices() {
+		if t.over() {
+			break
+		}
 		first := t.try(ctx, back, key, t.Set.choosable[key][0])
 		if err := errors.Join(ctx.Err(), t.Set.dev.Err()); err != nil {
 			return nil, err
@@ -165,6 +172,9 @@ func (t *Tuner) measure(ctx context.Context, back gpu.Buffer, key string, once t
 	m = Measured{Key: key, Default: variants[0], Chosen: variants[0], Times: map[string]time.Duration{}}
 	var first result
 	for i, v := range variants {
+		if i > 0 && t.over() {
+			break
+		}
 		r := t.try(ctx, back, key, v)
 		if err := errors.Join(ctx.Err(), t.Set.dev.Err()); err != nil {
 			return m, err

@@ -50,13 +50,19 @@ func TestTunerComparesWhatHasAMeaning(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	list, err := (&Tuner{
-		Set: s,
-		Prepare: func(rows, _ int) error {
-			return dev.WriteBuffer(step.Buffer, 0, gpu.Bytes([]uint32{uint32(rows), 0, 0, 0}))
-		},
-		Time: func(context.Context, gpu.Program) (time.Duration, error) { return 1000, nil },
-	}).Run(t.Context())
+	tuner := func(budget time.Duration) *Tuner {
+		return &Tuner{
+			Set: s, Budget: budget,
+			Prepare: func(rows, _ int) error {
+				return dev.WriteBuffer(step.Buffer, 0, gpu.Bytes([]uint32{uint32(rows), 0, 0, 0}))
+			},
+			Time: func(context.Context, gpu.Program) (time.Duration, error) { return 1000, nil },
+		}
+	}
+	if list, err := tuner(1).Run(t.Context()); len(list) != 0 || err != nil {
+		t.Errorf("within a nanosecond %d choices were measured, %v", len(list), err)
+	}
+	list, err := tuner(0).Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
