@@ -106,7 +106,7 @@ func TestLinearChoosesByRows(t *testing.T) {
 		want   map[int]string // kernel and tokens per workgroup by bucket
 	}{
 		{TuningFor(gpu.Info{}), map[int]string{
-			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matvec f32 ROWS_M=4 WIDE=0", 5: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4",
+			1: "matvec f32 ROWS_M=1 WIDE=0", 2: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4", 5: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4",
 			32: "matmul_lanes f32 GATED=0 LANES=32 NORM=0 ROWS=4", 33: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=128",
 			64: "matmul_tile f32 GATED=0 TM=4 TX=8 TY=8 VECS=8 WG=128",
 		}},

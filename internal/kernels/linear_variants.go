@@ -81,8 +81,6 @@ func (s *Set) linearOptions(a *LinearArgs, rows int) (list []variant) {
 		tiles = append(tiles, s.matmulTile(o.shape, o.parts))
 	}
 	switch {
-	case rows < s.tuning.MatmulRows && rows <= 4 && n < 2048:
-		return slices.Concat([]variant{s.matvec(4)}, lanes, tiles)
 	case rows < s.tuning.MatmulRows && rows <= 4: // two to five times as fast on an H200, most for an LM head
 		return slices.Concat(lanes, []variant{s.matvec(4)}, tiles)
 	case rows < s.tuning.MatmulRows && (rows <= 16 || n <= 8192): // for an LM head tiles pay sooner
