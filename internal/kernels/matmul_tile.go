@@ -99,8 +99,9 @@ func tileOptions(rows, n, k int) (list []tileOption) {
 
 // cost is about what the tiles take on a GPU of tileProcessors, in multiplications of one processor. Processors have whole workgroups,
 // and are slower with few of them; large tiles of 128 invocations read the least workgroup memory for a multiplication; each part begins
-// with waiting for memory, and is written and read again. It fits times of an H200 for layers of 1,024 to 6,144 outputs and 32 to
-// 512 rows to about a tenth.
+// with waiting for memory, and is written and read again. The
+// weights were set by hand to times of an H200; it orders shapes, and is no prediction (docs/adr/0034-many-rows.md says how far off it is). What
+// is faster on a device is found by measuring (Tuner).
 func (o tileOption) cost(rows, n, k int) float64 {
 	t := o.shape
 	area := float64(t.m() * t.n())
