@@ -36,7 +36,7 @@ func WeightLib(layout string) string { return "lib_weight_" + layout }
 // LibFiles are the files that are appended to kernels.
 func LibFiles() []string {
 	return []string{
-		"lib_advance", "lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_place", "lib_place_subgroups", "lib_row_sums",
+		"lib_advance", "lib_dot", "lib_kv", "lib_matmul_serial", "lib_norm_linear", "lib_parts", "lib_place", "lib_place_subgroups", "lib_row_sums",
 		"lib_row_sums_subgroups", "lib_sample", "lib_scores", "lib_scores_subgroups", "lib_serial_rows", "lib_topk",
 		"lib_weight_bf16", "lib_weight_ccq2", "lib_weight_ccq25", "lib_weight_ccq275", "lib_weight_f16", "lib_weight_f32", "lib_weight_f8",
 		"lib_weight_iq4", "lib_weight_q4", "lib_weight_q8", "lib_weight_runs",
@@ -79,6 +79,7 @@ func makeTable() []Kernel {
 	experts := bindings("x", "groups", "w", "scales", "y!")
 	attention := []string{"tokens", "block_tables", "qkv", "k_cache", "v_cache"}
 	dot, kv, topk, serial := []string{"lib_dot"}, []string{"lib_kv"}, []string{"lib_topk"}, []string{"lib_matmul_serial", "lib_serial_rows"}
+	parts := []string{"lib_parts"}
 	fused, advance := []string{"lib_norm_linear", "lib_place", "lib_row_sums"}, []string{"lib_advance"}
 	row := []string{"states!", "tokens!", "ring!", "counts!"}
 	return []Kernel{
@@ -101,8 +102,8 @@ func makeTable() []Kernel {
 			Tuning: []string{"LANES", "ROWS", "GATED", "NORM"}, Weights: true, Ref: "MatmulParts",
 		},
 		{Name: "matmul_tile", Bindings: linear, Tuning: []string{"WG", "TX", "TY", "TM", "VECS", "GATED"}, Weights: true, Ref: "MatmulParts"},
-		{Name: "sum_norm", Bindings: bindings("parts", "bias", "weight", "x!", "y!"), Ref: "SumNorm"},
-		{Name: "sum_parts", Bindings: bindings("parts", "bias", "y!"), Tuning: []string{"WG", "GATED"}, Ref: "SumParts"},
+		{Name: "sum_norm", Bindings: bindings("parts", "bias", "weight", "x!", "y!"), Libs: parts, Ref: "SumNorm"},
+		{Name: "sum_parts", Bindings: bindings("parts", "bias", "y!"), Tuning: []string{"WG", "GATED"}, Libs: parts, Ref: "SumParts"},
 		{
 			Name: "matmul_serial", Bindings: linear, Tuning: []string{"WG", "TOKENS", "FOURS", "WIDE"},
 			Libs: serial, Weights: true, Serial: true, Ref: "Matmul",
@@ -121,7 +122,7 @@ func makeTable() []Kernel {
 		},
 		{
 			Name: "rope_store", Bindings: bindings("tokens", "table", "parts", "bias", "qkv!", "k_cache!", "v_cache!"),
-			Tuning: []string{"WG", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Ref: "RopeStore",
+			Tuning: []string{"WG", "HEAD_DIM", "HALF_SPLIT", "KV_TYPE"}, Libs: parts, Ref: "RopeStore",
 		},
 		{
 			Name: "kv_store", Bindings: bindings("tokens", "qkv", "k_cache!", "v_cache!"),

@@ -19,7 +19,7 @@
 // Traffic  reads 4*max(S,1)*M*(H+2*G)*D bytes, and of the table 4*M*D; writes 4*M*H*D, and 4*M*G*D (f16) or 8*M*G*D (f32) into the cache.
 // Storage  no workgroup memory.
 // Numerics those of rope and kv_store; parts are added in their order, and bias after them.
-// Needs    nothing beyond the portable subset.
+// Needs    lib_parts, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, RopeStore.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
@@ -46,11 +46,13 @@ struct Step {
   pad2: u32,
 }
 
+alias Part = vec2<f32>;
+
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
 @group(0) @binding(2) var<storage, read> tokens: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> table: array<vec2<f32>>;
-@group(0) @binding(4) var<storage, read> parts: array<vec2<f32>>;
+@group(0) @binding(4) var<storage, read> parts: array<Part>;
 @group(0) @binding(5) var<storage, read> bias: array<vec2<f32>>;
 @group(0) @binding(6) var<storage, read_write> qkv: array<vec2<f32>>;
 @group(0) @binding(7) var<storage, read_write> k_cache: array<u32>;
@@ -69,24 +71,9 @@ fn pack_half(v: vec2<f32>) -> u32 {
   return pack2x16float(clamp(v, vec2<f32>(-F16_MAX), vec2<f32>(F16_MAX)));
 }
 
-// total is pair i of row m, of which there are width, when all parts are added. Four loads at a time need not wait for each other.
+// total is pair i of row m, of which there are width, when all parts are added.
 fn total(m: u32, i: u32, width: u32) -> vec2<f32> {
-  let stride = step.rows * width;
-  var at = m * width + i;
-  var sum = vec2<f32>(0.0);
-  var s = 0u;
-  for (; s + 4u <= p.parts; s += 4u) {
-    let a = parts[at];
-    let b = parts[at + stride];
-    let c = parts[at + 2u * stride];
-    let d = parts[at + 3u * stride];
-    sum = (((sum + a) + b) + c) + d;
-    at += 4u * stride;
-  }
-  for (; s < p.parts; s += 1u) {
-    sum += parts[at];
-    at += stride;
-  }
+  var sum = add_parts(vec2<f32>(0.0), m * width + i, step.rows * width);
   if ((p.flags & 2u) != 0u) {
     sum += bias[i];
   }

@@ -13,7 +13,7 @@
 // Traffic  reads 4*(S+1)*M*dim bytes, writes 8*M*dim. Bound by latency.
 // Storage  4*WG + 64 bytes of workgroup memory.
 // Numerics f32 sums in the order of the parts, after x; the sum of squares by WG partial sums, by sixteens and then all.
-// Needs    nothing beyond the portable subset.
+// Needs    lib_parts, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, SumNorm.
 
 struct Params {
@@ -30,9 +30,11 @@ struct Step {
   pad2: u32,
 }
 
+alias Part = vec4<f32>;
+
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
-@group(0) @binding(2) var<storage, read> parts: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> parts: array<Part>;
 @group(0) @binding(3) var<storage, read> bias: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> weight: array<vec4<f32>>;
 @group(0) @binding(5) var<storage, read_write> x: array<vec4<f32>>;
@@ -44,28 +46,13 @@ const WG: u32 = 256u;
 var<workgroup> squares: array<f32, WG>;
 var<workgroup> sixteenths: array<f32, 16>;
 
-// total is vector i of row m when all is added. Four loads at a time need not wait for each other.
+// total is vector i of row m when all is added.
 fn total(m: u32, i: u32, vecs: u32) -> vec4<f32> {
   var sum = x[m * vecs + i];
   if ((p.flags & 2u) != 0u) {
     sum += bias[i];
   }
-  let stride = step.rows * vecs;
-  var at = m * vecs + i;
-  var s = 0u;
-  for (; s + 4u <= p.parts; s += 4u) {
-    let a = parts[at];
-    let b = parts[at + stride];
-    let c = parts[at + 2u * stride];
-    let d = parts[at + 3u * stride];
-    sum = (((sum + a) + b) + c) + d;
-    at += 4u * stride;
-  }
-  for (; s < p.parts; s += 1u) {
-    sum += parts[at];
-    at += stride;
-  }
-  return sum;
+  return add_parts(sum, m * vecs + i, step.rows * vecs);
 }
 
 @compute @workgroup_size(WG)

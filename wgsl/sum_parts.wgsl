@@ -12,7 +12,7 @@
 // Traffic  reads 4*S*M*N bytes, writes 4*M*N.
 // Storage  no workgroup memory.
 // Numerics f32 sums in the order of the parts.
-// Needs    nothing beyond the portable subset.
+// Needs    lib_parts, appended by wgsl.Source; nothing beyond the portable subset.
 // Ref      internal/ref, SumParts.
 
 // Tuning: replaced by wgsl.Source; the values here make the file valid on its own.
@@ -37,17 +37,16 @@ struct Step {
   pad2: u32,
 }
 
+alias Part = f32;
+
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<uniform> step: Step;
-@group(0) @binding(2) var<storage, read> parts: array<f32>;
+@group(0) @binding(2) var<storage, read> parts: array<Part>;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
 
 fn total(m: u32, j: u32, column: u32) -> f32 {
-  var sum = 0.0;
-  for (var s = 0u; s < p.parts; s += 1u) {
-    sum += parts[(s * step.rows + m) * p.n + j];
-  }
+  var sum = add_parts(0.0, m * p.n + j, step.rows * p.n);
   if ((p.flags & 2u) != 0u) {
     sum += bias[column];
   }
